@@ -1,0 +1,48 @@
+# Every target sets itself up: a fresh machine needs Python >= 3.11, git and make.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help demo test test-slow lint types imports bench format clean
+help:                 ## this list
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/: .*##/ —/'
+
+$(VENV)/.use: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) -e '.[report]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.use
+
+demo: $(VENV)/.use    ## the main job, on this machine, in minutes
+	$(BIN)/rankwise demo
+
+lint: $(VENV)/.dev    ## ruff, lint and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev   ## mypy strict
+	$(BIN)/mypy
+
+imports: $(VENV)/.dev ## the one way data flows
+	$(BIN)/lint-imports --no-cache
+
+test: $(VENV)/.dev lint types imports ## everything that must pass
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+
+test-slow: $(VENV)/.dev ## the tests that take minutes
+	$(BIN)/pytest -m slow
+
+bench: $(VENV)/.dev   ## ratios against peers, measured in one run
+	$(BIN)/python -m benchmarks
+
+format: $(VENV)/.dev  ## write what ruff wants
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:                ## forget the environment
+	rm -rf $(VENV)

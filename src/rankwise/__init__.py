@@ -1,0 +1,10 @@
+"""rankwise: how much rank does an attention head need, and how many heads?
+
+The rooms, and the one way imports point::
+
+    errors < spec < nn, tasks, theory, measure < shapes < train < sweep < report, audit < recipes < cli
+
+Importing ``rankwise`` imports none of them, so that ``rankwise --help`` answers at once.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,38 @@
+"""The command line: ``rankwise COMMAND``, one file a command, nothing but parsing and printing here.
+
+Exit codes: 0 done, 1 some runs failed, 2 the user's mistake, 3 corrupt store, 130 interrupted.
+Command modules import heavy rooms inside their function, so that ``rankwise --help`` stays instant.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from rankwise.errors import RankwiseError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse ``argv`` (default: the process's arguments), run the command, return the exit code."""
+    from rankwise.cli.commands import app
+
+    try:
+        app().cli(prog="rankwise", description=_DESCRIPTION, args=argv)
+        sys.stdout.flush()
+    except RankwiseError as error:
+        print(f"rankwise: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("rankwise: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader (`| head`) has what it wants; python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 2 if leaving.code else 0
+    return 0
+
+
+_DESCRIPTION = "How much rank does an attention head need, and how many heads?"

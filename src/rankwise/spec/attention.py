@@ -1,0 +1,137 @@
+"""The shape of an attention layer in which every size is free.
+
+Nothing here derives ``rank`` from ``dim // heads``; ``AttentionSpec.standard`` does it when asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rankwise.errors import InvalidInputError, require_choice, require_int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotarySpec:
+    """Rotary positions: frequency pairs rotate by ``position * base**(-2i/dims)``.
+
+    ``dims`` is how many of the rank's coordinates rotate (all by default, must be even).
+    ``interleaved`` pairs neighbours (2i, 2i+1); otherwise (i, i + dims/2), as Llama does.
+    """
+
+    base: float = 10_000.0
+    dims: int | None = None
+    interleaved: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.base, bool) or not isinstance(self.base, int | float) or not 1 < self.base < float("inf"):
+            raise InvalidInputError(f"rope.base: expected a finite number above 1, got {self.base!r}")
+        if self.dims is not None and require_int("rope.dims", self.dims, minimum=2) % 2:
+            raise InvalidInputError(f"rope.dims: expected an even number (they rotate in pairs), got {self.dims}")
+
+    def rotated(self, rank: int) -> int:
+        """How many of ``rank`` coordinates rotate."""
+        dims = rank if self.dims is None else self.dims
+        if dims > rank or dims % 2:
+            raise InvalidInputError(
+                f"rope: {dims} rotating coordinates do not fit rank {rank}; "
+                f"expected an even number of at most {rank}: choose an even rank or set rope.dims"
+            )
+        return dims
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionSpec:
+    """One multi-head attention layer: ``sum_h W_O,h W_V,h X phi(X^T W_K,h^T W_Q,h y)``.
+
+    ``dim`` D of queries and output, ``heads`` H, ``rank`` R of each query-key form, ``value_rank`` V of each
+    output-value map (default: ``rank``), ``kv_heads`` G shared by groups of H/G query heads (default: H),
+    ``context_dim`` C of keys and values (default: D). ``average`` A says that the heads are A equal modules whose
+    outputs (each with its own output bias) are averaged, as in the paper's experiments; 1 is the plain sum.
+    """
+
+    dim: int
+    heads: int
+    rank: int
+    value_rank: int | None = None
+    kv_heads: int | None = None
+    context_dim: int | None = None
+    scores: Literal["softmax", "hardmax"] = "softmax"
+    temperature: Literal["fixed", "learned"] = "fixed"
+    qk_norm: bool = False
+    rope: RotarySpec | None = None
+    causal: bool = False
+    window: int | None = None
+    bias: bool = True
+    average: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "heads", "rank", "average"):
+            require_int(name, getattr(self, name), minimum=1)
+        for name in ("value_rank", "kv_heads", "context_dim", "window"):
+            if getattr(self, name) is not None:
+                require_int(name, getattr(self, name), minimum=1)
+        require_choice("scores", self.scores, ("softmax", "hardmax"))
+        require_choice("temperature", self.temperature, ("fixed", "learned"))
+        for name in ("qk_norm", "causal", "bias"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidInputError(f"{name}: expected True or False, got {getattr(self, name)!r}")
+        if self.heads % self.key_heads:
+            raise InvalidInputError(
+                f"kv_heads: expected a divisor of heads={self.heads}, got {self.kv_heads} "
+                f"(each key head serves the same number of query heads)"
+            )
+        if self.heads % self.average:
+            raise InvalidInputError(f"average: expected a divisor of heads={self.heads}, got {self.average}")
+        if self.rope is not None:
+            self.rope.rotated(self.rank)
+
+    @property
+    def value_dim(self) -> int:
+        """V, the rank of each output-value map."""
+        return self.rank if self.value_rank is None else self.value_rank
+
+    @property
+    def key_heads(self) -> int:
+        """G, the number of key/value heads."""
+        return self.heads if self.kv_heads is None else self.kv_heads
+
+    @property
+    def source_dim(self) -> int:
+        """C, the dimension of the context that keys and values are read from."""
+        return self.dim if self.context_dim is None else self.context_dim
+
+    @classmethod
+    def standard(cls, *, dim: int, heads: int) -> AttentionSpec:
+        """The universal habit ``rank = dim / heads``, asked for by name."""
+        require_int("dim", dim, minimum=1)
+        require_int("heads", heads, minimum=1)
+        if dim % heads:
+            raise InvalidInputError(f"heads: expected a divisor of dim={dim} for the standard scaling, got {heads}")
+        return cls(dim=dim, heads=heads, rank=dim // heads)
+
+    def parameters(self) -> int:
+        """Number of trainable scalars, counted without building anything."""
+        D, C, H, G, R, V = self.dim, self.source_dim, self.heads, self.key_heads, self.rank, self.value_dim
+        weights = H * R * D + G * R * C + G * V * C + H * V * D
+        biases = (H * R + G * R + G * V + self.average * D) if self.bias else 0
+        temperatures = H if self.temperature == "learned" else 0
+        gains = 2 * R if self.qk_norm else 0
+        return weights + biases + temperatures + gains
+
+
+def heads_for_budget(dim: int, rank: int, exponent: float) -> int:
+    """The paper's head budgets: ``H = dim**exponent / rank`` (exponent 1, 1.5 or 2 in its Figure 1).
+
+    Exponent 1 is the standard scaling; the figure labels a curve by ``dim**(1 + exponent)``.
+    """
+    require_int("dim", dim, minimum=1)
+    require_int("rank", rank, minimum=1)
+    total = float(dim**exponent)
+    heads = round(total / rank)
+    if heads < 1 or abs(heads * rank - total) > 1e-6 * total:
+        raise InvalidInputError(
+            f"heads = dim**{exponent:g} / rank = {total:.6g} / {rank} = {total / rank:.6g} is not a whole number; "
+            f"choose a rank that divides {total:.6g}"
+        )
+    return heads

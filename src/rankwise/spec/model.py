@@ -1,0 +1,112 @@
+"""The shape of a whole transformer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rankwise.errors import InvalidInputError, require_choice, require_int
+from rankwise.spec.attention import AttentionSpec, RotarySpec, heads_for_budget
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """A stack of ``layers`` attention blocks with free rank and heads.
+
+    ``feedforward`` is the hidden width of each block's MLP (0: none). ``norm`` "rms" is RMSNorm with a gain a
+    coordinate, "unit" the paper's L2-normalisation times one learned scalar, "none" no normalisation;
+    ``norm_place`` "post" normalises after the residual sum, "pre" before each sub-layer and once at the end.
+    ``positions`` "additive" and "concatenated" are learned tables of ``max_points`` rows; the concatenated one adds
+    ``position_dim`` coordinates, which the output loses again. ``average`` is the paper's width multiplier
+    (see ``AttentionSpec``). ``residual`` off leaves the bare layer of the theorem; ``output_map`` adds one
+    ``dim x dim`` linear map at the end. ``tied_init`` starts all layers as copies of one.
+    """
+
+    dim: int
+    layers: int = 1
+    heads: int
+    rank: int
+    value_rank: int | None = None
+    kv_heads: int | None = None
+    average: int = 1
+    scores: Literal["softmax", "hardmax"] = "softmax"
+    temperature: Literal["fixed", "learned"] = "fixed"
+    qk_norm: bool = False
+    causal: bool = False
+    window: int | None = None
+    bias: bool = True
+    feedforward: int = 0
+    activation: Literal["relu", "gelu"] = "relu"
+    norm: Literal["rms", "unit", "none"] = "rms"
+    norm_place: Literal["pre", "post"] = "post"
+    residual: bool = True
+    positions: Literal["none", "additive", "concatenated", "rotary"] = "none"
+    position_dim: int = 0
+    max_points: int = 0
+    output_map: bool = False
+    tied_init: bool = False
+
+    def __post_init__(self) -> None:
+        require_int("layers", self.layers, minimum=1)
+        require_int("dim", self.dim, minimum=1)
+        for name in ("feedforward", "position_dim", "max_points"):
+            require_int(name, getattr(self, name), minimum=0)
+        require_choice("activation", self.activation, ("relu", "gelu"))
+        require_choice("norm", self.norm, ("rms", "unit", "none"))
+        require_choice("norm_place", self.norm_place, ("pre", "post"))
+        require_choice("positions", self.positions, ("none", "additive", "concatenated", "rotary"))
+        for name in ("residual", "output_map", "tied_init"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidInputError(f"{name}: expected True or False, got {getattr(self, name)!r}")
+        if (self.positions == "concatenated") != (self.position_dim > 0):
+            raise InvalidInputError(
+                f"position_dim: expected a positive number exactly when positions='concatenated', "
+                f"got positions={self.positions!r} with position_dim={self.position_dim}"
+            )
+        if (self.positions in ("additive", "concatenated")) != (self.max_points > 0):
+            raise InvalidInputError(
+                f"max_points: expected a positive number exactly when positions are learned "
+                f"(additive or concatenated), got positions={self.positions!r} with max_points={self.max_points}"
+            )
+        _ = self.attention  # its own checks
+
+    @property
+    def width(self) -> int:
+        """The dimension inside the stack: ``dim`` plus what concatenated positions add."""
+        return self.dim + self.position_dim
+
+    @property
+    def attention(self) -> AttentionSpec:
+        """The attention of every layer."""
+        return AttentionSpec(
+            dim=self.width,
+            heads=self.heads,
+            rank=self.rank,
+            value_rank=self.value_rank,
+            kv_heads=self.kv_heads,
+            scores=self.scores,
+            temperature=self.temperature,
+            qk_norm=self.qk_norm,
+            rope=RotarySpec() if self.positions == "rotary" else None,
+            causal=self.causal,
+            window=self.window,
+            bias=self.bias,
+            average=self.average,
+        )
+
+    @classmethod
+    def from_budget(cls, *, dim: int, rank: int, exponent: float, **fields: Any) -> ModelSpec:
+        """The paper's budgets: ``heads = dim**exponent / rank`` for exponent 1, 1.5 or 2."""
+        return cls(dim=dim, rank=rank, heads=heads_for_budget(dim, rank, exponent), **fields)
+
+    def parameters(self) -> int:
+        """Number of trainable scalars, counted without building anything."""
+        W, F = self.width, self.feedforward
+        norm = {"rms": W, "unit": 1, "none": 0}[self.norm]
+        mlp = 2 * W * F + (F + W if self.bias else 0) if F else 0
+        norms_a_layer = 1 + (F > 0)
+        layer = self.attention.parameters() + mlp + norms_a_layer * norm
+        final = norm if self.norm_place == "pre" else 0
+        table = self.max_points * (self.position_dim or self.dim)
+        output = self.dim * self.dim + (self.dim if self.bias else 0) if self.output_map else 0
+        return self.layers * layer + final + table + output
