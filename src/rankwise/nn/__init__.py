@@ -2,6 +2,8 @@
 
 from rankwise.nn.attention import MultiheadAttention
 from rankwise.nn.factored import FactoredMatrix
+from rankwise.nn.norms import UnitNorm
 from rankwise.nn.rotary import rotate, rotation
+from rankwise.nn.transformer import Transformer
 
-__all__ = ["FactoredMatrix", "MultiheadAttention", "rotate", "rotation"]
+__all__ = ["FactoredMatrix", "MultiheadAttention", "Transformer", "UnitNorm", "rotate", "rotation"]

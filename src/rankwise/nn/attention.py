@@ -46,7 +46,8 @@ class MultiheadAttention(nn.Module):
     Unlike ``torch.nn.MultiheadAttention``: batch comes first, masks are True where visible, there is no dropout, a
     query that sees no key yields zeros (no bias either) instead of NaN, and rank has nothing to do with dim / heads.
     Whatever the sizes, each projection is one matrix product; where it saves work (large rank) W_Q^T W_K or W_O W_V
-    are multiplied first.
+    are multiplied first. The bias of keys adds the same to all scores of a query and cancels; ``k_bias`` (kept for
+    exchange with other libraries) then receives no gradient, elsewhere one that is zero up to rounding.
     """
 
     q_bias: nn.Parameter | None
