@@ -138,10 +138,17 @@ def test_no_baseline_depends_on_how_many_examples_fit_in_memory(monkeypatch):
         assert a.standard_error == pytest.approx(b.standard_error, rel=0.2, abs=1e-7)
 
 
-def test_one_point_is_found_by_its_mean():
-    """Features that depend on each other (one point is its own mean) do not break the fit."""
+def test_one_point_is_its_own_mean():
     found = NearestNeighbor(4, 1).baselines(seeded(), samples=256)
     assert found.linear.mean == pytest.approx(0, abs=1e-10)
+
+
+def test_vectors_that_leave_coordinates_unused_do_not_break_the_fit():
+    vectors = torch.randn(500, 3, generator=seeded())
+    narrow = NearestNeighbor(3, 4, distribution=Rows(vectors)).baselines(seeded(), samples=2048)
+    padded = torch.cat((vectors, torch.zeros(500, 2)), dim=-1)
+    wide = NearestNeighbor(5, 4, distribution=Rows(padded)).baselines(seeded(), samples=2048)
+    assert wide.linear.mean == pytest.approx(narrow.linear.mean, abs=4 * narrow.linear.standard_error)
 
 
 def test_too_few_samples_are_refused():

@@ -81,6 +81,13 @@ def test_farthest_is_the_most_distant_point_and_never_itself():
             assert torch.equal(batch.targets[b, i], batch.points[b, winners[b, i]])
 
 
+def test_farthest_answers_any_query_and_its_own_points_by_default():
+    task = FarthestNeighbor(3, 4)
+    batch = task.sample(6, seeded())
+    assert torch.equal(task.target(batch.points, batch.points), batch.targets)
+    assert torch.equal(task.winners(batch.points, -batch.points[:, 2:3]), torch.full((6, 1), 2))
+
+
 def test_of_two_orthogonal_points_the_farthest_is_the_other():
     batch = FarthestNeighbor(3, 2, distribution="orthogonal").sample(50, seeded())
     assert torch.equal(batch.targets, batch.points.flip(1))
@@ -190,7 +197,7 @@ def sample_of(task, **options):
         (lambda: NearestNeighbor(3, 2).target(torch.ones(1, 2, 4), torch.ones(1, 1, 3)), ShapeError, "D = 3, got"),
         (lambda: NearestNeighbor(3, 2).target(torch.ones(1, 2, 3), torch.ones(2, 1, 3)), ShapeError, "with B = 1"),
         (lambda: NearestNeighbor(3, 2).target(torch.ones(1, 2, 3)), InvalidInputError, "queries: expected .* got None"),
-        (lambda: FarthestNeighbor(3, 2).target(torch.ones(1, 2, 3), torch.ones(1, 2, 3)), InvalidInputError, "None"),
+        (lambda: FarthestNeighbor(3, 2).target(torch.ones(1, 2, 3), torch.ones(1, 3)), ShapeError, r"got \[1, 3\]"),
         (lambda: FarthestNeighbor(3, 2).winners(torch.full((1, 2, 3), math.nan)), InvalidInputError, "got NaN"),
         (lambda: BiasedNearestNeighbor(3, [0.0], [1.0]).target(torch.ones(1, 3, 3), torch.ones(1, 1, 3)), ShapeError,
          r"expected \[B, 2, D\]"),

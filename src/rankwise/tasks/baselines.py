@@ -103,7 +103,7 @@ def fit_linear(task: PredictableTask, generator: torch.Generator, samples: int =
             inputs = _with_constant(features).flatten(0, 1)
             gram = gram + (inputs.T @ inputs).cpu()
             moment = moment + (inputs.T @ targets.flatten(0, 1)).cpu()
-    # The pseudo-inverse, because features may depend on each other (one point is its own mean).
+    # The pseudo-inverse, because a user's vectors may not span all coordinates.
     solution = torch.linalg.pinv(gram, hermitian=True, rtol=1e-10) @ moment
     return LinearPredictor(solution, None) if task.isotropic else LinearPredictor(None, solution)
 

@@ -64,7 +64,7 @@ class NeighborTask(ABC):
     def target(
         self, points: Float[Tensor, "*points"], queries: Float[Tensor, "*queries"] | None = None
     ) -> Float[Tensor, "B Q D"]:
-        """The right answer for given inputs, a pure function."""
+        """The right answer for given inputs, a pure function. Without queries a self-attention task asks its points."""
         return self._target(*self._checked(points, queries))
 
     def error(self, prediction: Float[Tensor, "*shape"], batch: Batch) -> Float[Tensor, " B"]:
@@ -113,13 +113,11 @@ class NeighborTask(ABC):
         """Points and queries whose shapes fit each other and the task; N may differ from the task's."""
         if points.ndim != 3 or points.shape[-1] != self.dim or points.shape[1] == 0:
             raise ShapeError(f"points: expected [B, N, D] with N > 0 and D = {self.dim}, got {list(points.shape)}")
-        if self._self_attention:
-            if queries is not None:
-                raise InvalidInputError("queries: expected None, the points of a self-attention task are its queries")
+        if queries is None:
+            if not self._self_attention:
+                raise InvalidInputError(f"queries: expected [B, Q, D] with D = {self.dim}, got None")
             queries = points
-        elif queries is None:
-            raise InvalidInputError(f"queries: expected [B, Q, D] with D = {self.dim}, got None")
-        elif queries.ndim != 3 or queries.shape[0] != points.shape[0] or queries.shape[-1] != self.dim:
+        if queries.ndim != 3 or queries.shape[0] != points.shape[0] or queries.shape[-1] != self.dim:
             raise ShapeError(
                 f"queries: expected [B, Q, D] with B = {points.shape[0]} and D = {self.dim}, got {list(queries.shape)}"
             )
