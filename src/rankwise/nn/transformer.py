@@ -68,9 +68,9 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """The model that a ``ModelSpec`` describes.
+    """The model that a ``ModelSpec`` describes; called like the layer.
 
-    ``model(points)`` is a stack of self-attention. ``model(points, queries)`` is a stack of cross-attention: each
+    ``model(points)`` is a stack of self-attention. ``model(queries, points)`` is a stack of cross-attention: each
     layer lets the queries attend to the points, which stay as they are (the setting of the theorem and of the
     two-layer construction). Learned positions belong to the points; queries get none (zeros where concatenated).
     """
@@ -94,8 +94,8 @@ class Transformer(nn.Module):
     @overload
     def forward(
         self,
-        points: Float[Tensor, "... D"],
-        queries: Float[Tensor, "... D"] | None = None,
+        tokens: Float[Tensor, "... D"],
+        points: Float[Tensor, "... D"] | None = None,
         *,
         return_weights: Literal[False] = False,
     ) -> Float[Tensor, "B Q D"]: ...
@@ -103,29 +103,31 @@ class Transformer(nn.Module):
     @overload
     def forward(
         self,
-        points: Float[Tensor, "... D"],
-        queries: Float[Tensor, "... D"] | None = None,
+        tokens: Float[Tensor, "... D"],
+        points: Float[Tensor, "... D"] | None = None,
         *,
         return_weights: Literal[True],
     ) -> tuple[Float[Tensor, "B Q D"], list[Float[Tensor, "B H Q N"]]]: ...
 
     def forward(
         self,
-        points: Float[Tensor, "... D"],
-        queries: Float[Tensor, "... D"] | None = None,
+        tokens: Float[Tensor, "... D"],
+        points: Float[Tensor, "... D"] | None = None,
         *,
         return_weights: bool = False,
     ) -> Tensor | tuple[Tensor, list[Tensor]]:
-        """``points`` [B, N, D] and optionally ``queries`` [B, Q, D]; one output a query (a point, if there are none).
+        """``tokens`` [B, Q, D] attend to ``points`` [B, N, D], or to themselves; one output a token.
 
         ``return_weights`` adds the attention matrices of every layer, [B, H, Q, N] each.
         """
         spec = self.spec
-        for name, tokens in (("points", points), ("queries", queries)):
-            if tokens is not None and (tokens.ndim != 3 or tokens.shape[2] != spec.dim):
-                raise ShapeError(f"{name}: expected [batch, {name}, dim={spec.dim}], got {list(tokens.shape)}")
-        points = self._placed(points)
-        x, context = (points, None) if queries is None else (pad(queries, (0, spec.position_dim)), points)
+        for name, given in (("tokens", tokens), ("points", points)):
+            if given is not None and (given.ndim != 3 or given.shape[2] != spec.dim):
+                raise ShapeError(f"{name}: expected [batch, {name}, dim={spec.dim}], got {list(given.shape)}")
+        if points is None:
+            x, context = self._placed(tokens), None
+        else:
+            x, context = pad(tokens, (0, spec.position_dim)), self._placed(points)
         weights = []
         for block in self.blocks:
             x, layer_weights = block(x, context, return_weights)
