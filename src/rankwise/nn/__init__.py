@@ -1,5 +1,9 @@
 """Attention in which every size is free, and the modules built from it."""
 
+from rankwise.nn.attention import MultiheadAttention
+from rankwise.nn.factored import FactoredMatrix
+from rankwise.nn.norms import UnitNorm
 from rankwise.nn.rotary import rotate, rotation
+from rankwise.nn.transformer import Transformer
 
-__all__ = ["rotate", "rotation"]
+__all__ = ["FactoredMatrix", "MultiheadAttention", "Transformer", "UnitNorm", "rotate", "rotation"]
