@@ -1,4 +1,5 @@
 import math
+from copy import deepcopy
 
 import hypothesis.strategies as st
 import numpy as np
@@ -154,6 +155,19 @@ def test_modules_in_a_list_are_trained_and_moved():
     assert phi[2].slope.grad.abs() > 0
 
 
+def test_a_module_list_is_one_a_head_and_narrow_types_work():
+    class First(nn.Module):
+        def forward(self, keys, y):
+            return torch.eye(keys.shape[-2], dtype=keys.dtype)[0].expand(keys.shape[:-1])
+
+    module = GeneralizedHeads(3, 2, 2, nn.ModuleList([First(), First()]), dtype=torch.bfloat16)
+    x = random(2, 4, 3, dtype=torch.float32).bfloat16()
+    assert torch.equal(module(x[:, :1], x), x[:, :1])
+    copy = deepcopy(module)
+    assert copy.phi[0] is copy.phi_modules[0]
+    assert copy.phi[0] is not module.phi[0]
+
+
 @pytest.mark.parametrize(
     ("phi", "message"),
     [
@@ -305,6 +319,6 @@ def test_trained_heads_come_within_three_percent_of_the_bound_and_not_below():
 )
 def test_trained_heads_never_fall_below_the_bound(dim, rank, heads, values):
     bound = lower_bound(dim, rank, heads, values)
-    error, standard_error = held_out_error(trained(dim, rank, heads, values, steps=150, batch=512), dim, chunks=4)
+    error, standard_error = held_out_error(trained(dim, rank, heads, values, steps=120, batch=512), dim, chunks=2)
     assert bound > 0.03
     assert bound - 4 * standard_error <= error < 0.45  # below the 1/2 of predicting the mean: they did learn

@@ -24,8 +24,8 @@ class GeneralizedHeads(nn.Module):
 
     ``keys`` K [H, D, R] projects the points; phi_h maps the projected points and the whole query, which is not
     projected, to any weights on the simplex (nonnegative, sum 1). It covers softmax and hardmax heads, biases, rotary
-    and additive positions, MLP scores. Values are V_h = a_h I (``values="scaled_identity"``: ``value_scale`` a [H], the
-    tight form of the bound) or any matrix (``"full"``: ``value_weight`` V [H, D, D]).
+    and additive positions, MLP scores. Values are V_h = a_h I (``values="scaled_identity"``: ``value_scale`` a [H], for
+    which the bound is sharpest) or any matrix (``"full"``: ``value_weight`` V [H, D, D]).
 
     ``phi`` is one callable for all heads or a list of H. The one is called once, with leading dimensions [B, Q, H]:
     keys [B, Q, H, N, R], y [B, Q, H, D] -> [B, Q, H, N]. Each of a list is called with [B, Q]. The arguments are
@@ -44,7 +44,7 @@ class GeneralizedHeads(nn.Module):
         dim: int,
         rank: int,
         heads: int,
-        phi: Phi | Sequence[Phi],
+        phi: Phi | Sequence[Phi] | nn.ModuleList,
         *,
         values: Literal["scaled_identity", "full"] = "scaled_identity",
         check_simplex: bool = True,
@@ -57,7 +57,8 @@ class GeneralizedHeads(nn.Module):
         self.heads = require_int("heads", heads, minimum=1)
         self.values = require_choice("values", values, ("scaled_identity", "full"))
         self.check_simplex = check_simplex
-        self.phi = phi if callable(phi) else _one_a_head(phi, heads)
+        # a ModuleList is callable in name only
+        self.phi = phi if callable(phi) and not isinstance(phi, nn.ModuleList) else _one_a_head(phi, heads)
         if isinstance(self.phi, tuple):
             self.phi_modules = nn.ModuleList(each for each in self.phi if isinstance(each, nn.Module))
 
@@ -74,7 +75,8 @@ class GeneralizedHeads(nn.Module):
     def reset_parameters(self) -> None:
         """K_h with orthonormal columns (rows if R > D), V_h = I/H."""
         for key in self.keys:
-            nn.init.orthogonal_(key)
+            # made in float32: no QR exists for narrower types
+            key.copy_(nn.init.orthogonal_(torch.empty(self.dim, self.rank, device=key.device)))
         if self.value_scale is not None:
             self.value_scale.fill_(1 / self.heads)
         if self.value_weight is not None:
@@ -204,8 +206,8 @@ class BilinearScore(nn.Module):
         return one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype)
 
 
-def _one_a_head(phi: Sequence[Phi], heads: int) -> tuple[Phi, ...]:
-    if isinstance(phi, str) or not isinstance(phi, Sequence) or not all(callable(each) for each in phi):
+def _one_a_head(phi: Sequence[Phi] | nn.ModuleList, heads: int) -> tuple[Phi, ...]:
+    if not isinstance(phi, list | tuple | nn.ModuleList) or not all(callable(each) for each in phi):
         raise InvalidInputError(f"phi: expected a callable or a list of {heads} callables, got {phi!r}")
     if len(phi) != heads:
         raise InvalidInputError(f"phi: expected one callable, or one for each of the {heads} heads, got {len(phi)}")

@@ -66,7 +66,7 @@ class LatentAttention(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, ...],
+        x: Float[Tensor, "..."],
         *,
         mask: Tensor | None = None,
         key_mask: Tensor | None = None,
