@@ -8,7 +8,9 @@ from tyro.extras import SubcommandApp
 def app() -> SubcommandApp:
     """All commands, in the order ``rankwise --help`` shows them."""
     from rankwise.cli.doctor import doctor
+    from rankwise.cli.models import models
 
     commands = SubcommandApp()
+    commands.command(models)
     commands.command(doctor)
     return commands
