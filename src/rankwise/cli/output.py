@@ -16,5 +16,11 @@ def print_json(answer: Mapping[str, Any] | Sequence[Any]) -> None:
 
 def console() -> Console:
     """A console on stdout that respects NO_COLOR and does not cut tables when it is not a terminal."""
-    out = Console(highlight=False)
-    return out if out.is_terminal else Console(highlight=False, width=160)
+    out = _Console(highlight=False)
+    return out if out.is_terminal else _Console(highlight=False, width=160)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave a closed pipe to ``main``; rich would exit with 1, which here means that runs failed."""
+        raise BrokenPipeError
