@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from spec_examples import small_run
 
 from rankwise.errors import EngineError
 from rankwise.spec import plain
@@ -22,6 +21,7 @@ from rankwise.sweep.engines.protocol import (
     Returned,
     Started,
 )
+from spec_examples import small_run
 
 CLOSING = (Finished, Failed, Blocked, Returned, Lost)
 
