@@ -172,7 +172,7 @@ class LocalEngine:
         command = [sys.executable, "-P", "-X", "faulthandler", "-m", "rankwise.sweep.engines.worker"]
         command += [self._entry, str(os.getpid())]
         command += [str(self._memory_limit)] if self._memory_limit else []
-        paths = os.pathsep.join(path for path in sys.path if path)
+        paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         try:
             self._log_dir.mkdir(parents=True, exist_ok=True)
             with log.open("ab" if seat in self._used_seats else "wb") as out:
