@@ -2,6 +2,7 @@
 
 from rankwise.spec.attention import AttentionSpec, RotarySpec, heads_for_budget
 from rankwise.spec.canonical import canonical_json, derived_seed, plain, run_id
+from rankwise.spec.latent import LatentSpec
 from rankwise.spec.model import ModelSpec
 from rankwise.spec.optim import LrMultipliers, OptimSpec
 from rankwise.spec.read import from_plain, parse_json, parse_toml, read_spec
@@ -13,6 +14,7 @@ from rankwise.spec.write import to_json, to_toml
 __all__ = [
     "AttentionSpec",
     "Axis",
+    "LatentSpec",
     "LrMultipliers",
     "ModelSpec",
     "OptimSpec",
