@@ -45,7 +45,7 @@ class Tally:
         self.best: tuple[float, str] | None = None
         self.last = ""
         self.stopping = False
-        self._left = {run.id: run.flops for run in plan.runs if statuses[run.id] == "pending"}
+        self._left = {run.id: run.work for run in plan.runs if statuses[run.id] == "pending"}
         self._worked = 0.0
         self._began: float | None = None
 
@@ -69,18 +69,18 @@ class Tally:
         if status == "pending":
             return
         self._left.pop(run.id, None)
-        self._worked += run.flops * (1.0 - ((was.fraction_at_start if was else None) or 0.0))
+        self._worked += run.work * (1.0 - ((was.fraction_at_start if was else None) or 0.0))
         if isinstance(error, int | float) and (self.best is None or error < self.best[0]):
             self.best = (float(error), run.label)
         self.last = run.label
 
     def seconds_left(self) -> float | None:
-        """The work left over the speed so far, both counted in operations; None before there is a speed."""
+        """The work left over the speed so far (``rankwise.sweep.cost``); None before there is a speed."""
         if self._began is None:
             return None
-        now = [(r.run.flops, r.fraction, r.fraction_at_start or 0.0) for r in self.running.values()]
-        worked = self._worked + sum(flops * (fraction - start) for flops, fraction, start in now)
-        left = sum(self._left.values()) - sum(flops * fraction for flops, fraction, _ in now)
+        now = [(r.run.work, r.fraction, r.fraction_at_start or 0.0) for r in self.running.values()]
+        worked = self._worked + sum(work * (fraction - start) for work, fraction, start in now)
+        left = sum(self._left.values()) - sum(work * fraction for work, fraction, _ in now)
         elapsed = time.monotonic() - self._began
         return left * elapsed / worked if worked > 0 and elapsed > 0 else None
 
