@@ -43,7 +43,6 @@ class Tally:
         self.counts = Counter(statuses[run.id] for run in plan.runs)
         self.running: dict[str, _Running] = {}
         self.best: tuple[float, str] | None = None
-        self.last = ""
         self.stopping = False
         self._left = {run.id: run.work for run in plan.runs if statuses[run.id] == "pending"}
         self._worked = 0.0
@@ -72,7 +71,6 @@ class Tally:
         self._worked += run.work * (1.0 - ((was.fraction_at_start if was else None) or 0.0))
         if isinstance(error, int | float) and (self.best is None or error < self.best[0]):
             self.best = (float(error), run.label)
-        self.last = run.label
 
     def seconds_left(self) -> float | None:
         """The work left over the speed so far (``rankwise.sweep.cost``); None before there is a speed."""
@@ -211,9 +209,9 @@ def duration(seconds: float | None) -> str:
 
 
 def _picture(tally: Tally) -> Group:
-    table = Table(box=None, pad_edge=False)
-    for name, side in (("running", "left"), ("step", "right"), ("error", "right"), ("time", "right")):
-        table.add_column(name, justify=side, overflow="ellipsis")  # type: ignore[arg-type]  # rich's Literal
+    table = Table("running", box=None, pad_edge=False)
+    for name in ("step", "error", "time"):
+        table.add_column(name, justify="right")
     for running in list(tally.running.values())[:16]:
         values = running.values
         step = f"{values['step']}/{values['of']}" if "step" in values and "of" in values else ""
