@@ -167,8 +167,8 @@ class Store(StoreReader):
 
     def note_checkpoint(self, run_id: str, path: str, sha256: str) -> None:
         """The run has a checkpoint; a path inside the store is kept relative to it, so that stores can move."""
-        inside = Path(path).is_relative_to(self.directory)
-        kept = str(Path(path).relative_to(self.directory)) if inside else path
+        here = self.directory.absolute()
+        kept = str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
         self._update(run_id, "checkpoint = ?, checkpoint_sha256 = ?", kept, sha256)
 
     def give_back(self, run_id: str, seconds: float, *, lost: bool = False) -> int:
