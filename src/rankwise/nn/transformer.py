@@ -15,21 +15,9 @@ from torch.nn.functional import pad
 
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.nn.attention import MultiheadAttention
+from rankwise.nn.feedforward import FeedForward
 from rankwise.nn.norms import build_norm
 from rankwise.spec import ModelSpec
-
-
-class FeedForward(nn.Sequential):
-    """``W_2 act(W_1 x)``, a token at a time."""
-
-    def __init__(
-        self, spec: ModelSpec, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> None:
-        super().__init__(
-            nn.Linear(spec.width, spec.feedforward, bias=spec.bias, device=device, dtype=dtype),
-            nn.ReLU() if spec.activation == "relu" else nn.GELU(),
-            nn.Linear(spec.feedforward, spec.width, bias=spec.bias, device=device, dtype=dtype),
-        )
 
 
 class Block(nn.Module):
