@@ -8,7 +8,9 @@ from tyro.extras import SubcommandApp
 def app() -> SubcommandApp:
     """All commands, in the order ``rankwise --help`` shows them."""
     from rankwise.cli.doctor import doctor
+    from rankwise.cli.saturate import saturate
 
     commands = SubcommandApp()
+    commands.command(saturate)
     commands.command(doctor)
     return commands

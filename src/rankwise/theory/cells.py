@@ -174,6 +174,7 @@ def growing_covariance(
 
     ``count`` ascends. Causal masks are of this kind; the diagonal is the relative variance of one set's share.
     """
+    nodes = _pair_nodes(law, nodes)
     angle, log_below, wins = _wins(law, norm, count, nodes, _CLOSE)
     covariance = np.empty((len(norm), len(count), len(count)))
     for smaller, size in enumerate(count):
@@ -191,6 +192,7 @@ def sliding_covariance(
     law: KeyLaw, norm: Float[Array, " R"], count: int, lags: Float[Array, " L"], nodes: int = 12
 ) -> Float[Array, "R L"]:
     """The same for two sets of ``count`` keys that differ in ``lag`` keys each, as two rows of a window mask do."""
+    nodes = _pair_nodes(law, nodes)
     angle, _, wins = (array[:, 0] for array in _wins(law, norm, np.array([float(count)]), nodes, _CLOSE))
     weight = _normalised(wins)
     excess = _mean_excess(law, norm, angle, tuple(count - 1 - lags), nodes)
@@ -250,6 +252,11 @@ def _mean_excess(
         square[:, upper, lower] = square[:, lower, upper] = np.expm1(np.minimum(others * dependence, 300)) @ weight
         answers.append(square.copy())
     return answers
+
+
+def _pair_nodes(law: KeyLaw, nodes: int) -> int:
+    """In the plane there is no azimuth to smooth the kink where two queries meet, nor to pay for."""
+    return nodes if law.head_dim > 2 else 4 * nodes
 
 
 @lru_cache

@@ -35,7 +35,7 @@ from rankwise.theory.occupancy import hardmax_rank_mean, visible_reach
 
 KEYS = ("gaussian", "unit")
 _FINE_SPAN, _FINE_PER_OCTAVE = 4096, 8
-_COARSE_SPAN, _COARSE_STEP = 256, 4
+_COARSE_SPAN, _COARSE_PER_OCTAVE = 256, 1
 _LAGS, _DENSE_WINDOW = 9, 1024
 
 
@@ -133,7 +133,7 @@ def _kept_causal(law: KeyLaw, length: int) -> float:
     uniform = np.exp(-_suffix(_log_miss(1 / count[None]), count))
     if count[0] == 1:  # the first row has no choice
         miss[:, 0] = uniform[:, 0] = 0
-    return float((length - _columns(weight @ miss, count)) / (length - _columns(uniform[0], count)))
+    return float((length - weight @ _columns(miss, count)) / (length - _columns(uniform, count)[0]))
 
 
 def _kept_window(law: KeyLaw, length: int, window: int) -> float:
@@ -159,7 +159,7 @@ def _kept_window(law: KeyLaw, length: int, window: int) -> float:
 
 
 def _miss(
-    log_sum: Float[Array, "r C"], mean: Float[Array, "r C"], variance: Float[Array, "r C"]
+    log_sum: Float[Array, "r C"], mean: Float[Array, "r C"], variance: Float[Array, "r _"]
 ) -> Float[Array, "r C"]:
     """E[prod (1 - p)] for a sum of shares of this mean and relative variance, gamma closure."""
     return np.exp(np.minimum(-log_sum + mean - np.log1p(variance * mean) / variance, 0))
@@ -175,14 +175,14 @@ def _counts(length: int) -> tuple[Float[Array, " C"], Float[Array, " c"]]:
     Rows that see few keys belong to columns that are nearly always hit, so both grids look back a bounded factor.
     """
 
-    def grid(span: int, per_octave: float, dense: tuple[int, ...]) -> Float[Array, " C"]:
+    def grid(span: int, per_octave: int, dense: tuple[int, ...]) -> Float[Array, " C"]:
         first = max(1.0, length / span)
-        geometric = np.geomspace(max(first, dense[-1]), max(length, dense[-1]), 2 + int(per_octave * math.log2(span)))
+        geometric = np.geomspace(max(first, dense[-1]), max(length, dense[-1]), 2 + per_octave * int(math.log2(span)))
         every = np.unique(np.concatenate([np.array(dense, dtype=float), np.rint(geometric), [float(length)]]))
         return every[(every >= math.floor(first)) & (every <= length)]
 
     fine = grid(_FINE_SPAN, _FINE_PER_OCTAVE, tuple(range(1, 17)))
-    return fine, grid(_COARSE_SPAN, _FINE_PER_OCTAVE / _COARSE_STEP, (1, 2, 3, 4, 6, 8, 12, 16))
+    return fine, grid(_COARSE_SPAN, _COARSE_PER_OCTAVE, (1, 2, 3, 4, 6, 8, 12, 16))
 
 
 def _suffix(value: Float[Array, "r C"], count: Float[Array, " C"]) -> Float[Array, "r C"]:
@@ -193,11 +193,11 @@ def _suffix(value: Float[Array, "r C"], count: Float[Array, " C"]) -> Float[Arra
     return np.cumsum(np.concatenate([between, value[:, -1:]], axis=1)[:, ::-1], axis=1)[:, ::-1]
 
 
-def _columns(miss: Float[Array, "*r C"], count: Float[Array, " C"]) -> Float[Array, "*r"]:
+def _columns(miss: Float[Array, "r C"], count: Float[Array, " C"]) -> Float[Array, " r"]:
     """Sum of ``miss`` over all columns 1 .. last count, linear between counts, constant before the first."""
-    here, there = miss[..., :-1], miss[..., 1:]
+    here, there = miss[:, :-1], miss[:, 1:]
     between = (here + there) / 2 * np.diff(count) + (here - there) / 2
-    total: Array = between.sum(-1) + miss[..., -1] + (count[0] - 1) * miss[..., 0]
+    total: Array = between.sum(-1) + miss[:, -1] + (count[0] - 1) * miss[:, 0]
     return total
 
 

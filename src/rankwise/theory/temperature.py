@@ -82,7 +82,7 @@ def _uniform(dim: int, beta: float, points: int) -> float:
         if points > 2:
             cross = first**2 + (1 - highest**2) * zeroth**2
             inner = inner + (points - 1) * (points - 2) * cross * _power(none, points - 3)
-        error += 0.2 * rate**2 * math.exp(-rate) * float(mass @ inner)
+        error += float(0.2 * rate**2 * np.exp(-rate) * (mass @ inner))
     return points * error
 
 
