@@ -19,7 +19,8 @@ class ModelSpec:
     ``positions`` "additive" and "concatenated" are learned tables of ``max_points`` rows; the concatenated one adds
     ``position_dim`` coordinates, which the output loses again. ``average`` is the paper's width multiplier
     (see ``AttentionSpec``). ``residual`` off leaves the bare layer of the theorem; ``output_map`` adds one
-    ``dim x dim`` linear map at the end. ``tied_init`` starts all layers as copies of one.
+    ``dim x dim`` linear map at the end. ``init`` "paper" starts all layers as copies of one and additive positions at
+    N(-1, 1), as the authors' code does.
     """
 
     dim: int
@@ -44,7 +45,7 @@ class ModelSpec:
     position_dim: int = 0
     max_points: int = 0
     output_map: bool = False
-    tied_init: bool = False
+    init: Literal["standard", "paper"] = "standard"
 
     def __post_init__(self) -> None:
         require_int("layers", self.layers, minimum=1)
@@ -55,7 +56,8 @@ class ModelSpec:
         require_choice("norm", self.norm, ("rms", "unit", "none"))
         require_choice("norm_place", self.norm_place, ("pre", "post"))
         require_choice("positions", self.positions, ("none", "additive", "concatenated", "rotary"))
-        for name in ("residual", "output_map", "tied_init"):
+        require_choice("init", self.init, ("standard", "paper"))
+        for name in ("residual", "output_map"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInputError(f"{name}: expected True or False, got {getattr(self, name)!r}")
         if (self.positions == "concatenated") != (self.position_dim > 0):
