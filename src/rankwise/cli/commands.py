@@ -10,6 +10,7 @@ def app() -> SubcommandApp:
     from rankwise.cli.demo import demo
     from rankwise.cli.doctor import doctor
     from rankwise.cli.models import models
+    from rankwise.cli.reproduce import reproduce
     from rankwise.cli.results import results
     from rankwise.cli.saturate import saturate
     from rankwise.cli.status import status
@@ -17,6 +18,7 @@ def app() -> SubcommandApp:
 
     commands = SubcommandApp()
     commands.command(demo)
+    commands.command(reproduce)
     commands.command(sweep)
     commands.command(status)
     commands.command(results)
