@@ -13,6 +13,10 @@ from typing import Any, Protocol, TypeVar, cast
 from rankwise.errors import InvalidInputError, nearest_name
 
 FIGURES = {
+    "bound": "rankwise.recipes.closed_form.bound",
+    "exponent": "rankwise.recipes.closed_form.exponent",
+    "features": "rankwise.recipes.closed_form.features",
+    "representation": "rankwise.recipes.closed_form.representation",
     "vote": "rankwise.recipes.closed_form.vote",
     "barrier": "rankwise.recipes.closed_form.barrier",
     "laws": "rankwise.recipes.closed_form.laws",
