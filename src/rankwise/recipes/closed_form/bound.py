@@ -127,7 +127,7 @@ def draw(data: BoundFigure, stem: Path) -> tuple[Path, Path]:
         row = figure.subplots(1, len(data.panels), sharey=True, squeeze=False)[0]
         for axes, panel in zip(row, data.panels, strict=True):
             for line, colour in zip(panel.lines, ramp(len(panel.lines)), strict=True):
-                axes.plot(panel.heads, line.bound, color=colour, label=f"bound, $r = {line.rank}$", zorder=2)
+                axes.plot(panel.heads, line.bound, color=colour, label=f"$r = {line.rank}$", zorder=2)
                 standard = panel.dim / line.rank
                 axes.plot(
                     standard,
@@ -140,16 +140,18 @@ def draw(data: BoundFigure, stem: Path) -> tuple[Path, Path]:
                     zorder=5,
                 )
             means = [fmean(errors) for errors in zip(*panel.random_errors, strict=True)]
-            axes.plot(
-                panel.random_heads, means, "o", color="black", markersize=3.5, label="random heads, $r = 1$", zorder=4
-            )
+            axes.plot(panel.random_heads, means, "o", color="black", markersize=3.5, label="random, $r = 1$", zorder=4)
             axes.plot([], [], marker="*", markersize=8, color="white", mec="black", linestyle="none", label="$H = d/r$")
             label_level(axes, TRIVIAL_ERROR, "mean of the points: 1/2")
             label_level(axes, panel.plateau, rf"$(1-\eta_1^2)/2 = {panel.plateau:.3f}$")
             axes.set(xscale="log", xlabel="heads $H$", title=f"$d = {panel.dim}$", ylim=(0, 0.8))
-            axes.legend(loc="upper right")
+            axes.legend(loc="upper right", ncols=2)
         row[0].set_ylabel("mean squared error")
-        figure.suptitle("Below a line no heads of that rank can go: two orthogonal points, one layer", fontsize=11)
+        figure.suptitle(
+            "Below its line no heads of rank $r$ can go (two orthogonal points, one layer).\n"
+            "Dots: random rank-1 heads with their best weights.",
+            fontsize=10,
+        )
     return save_figure(figure, stem)
 
 

@@ -11,6 +11,8 @@ falls to the plateau (1 - eta_1^2)/2 and stalls there, the later the larger the 
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -111,16 +113,13 @@ def draw(data: Features, stem: Path) -> tuple[Path, Path]:
             left.plot(line.heads, means, color=colour, label=f"$d = {line.dim}$")
             left.axhline(line.plateau, color=colour, linewidth=0.8, linestyle="--", zorder=1)
             circles = {"color": colour, "marker": "o", "markerfacecolor": "none", "linestyle": "none", "markersize": 4}
-            rows = zip(line.heads, line.published, means, strict=True)
-            known = [(count, value, value - mean) for count, value, mean in rows if value is not None]
-            left.plot([count for count, _, _ in known], [value for _, value, _ in known], **circles)
-            steady = [(count, gap) for count, _, gap in known if count >= STEADY]
-            right.plot([count for count, _ in steady], [gap for _, gap in steady], **circles)
-            rows = zip(line.as_published_heads, line.as_published, means, strict=False)
-            formula = [(count, value - mean) for count, value, mean in rows if count >= STEADY]
-            right.plot(
-                [count for count, _ in formula], [gap for _, gap in formula], color=colour, label=f"$d = {line.dim}$"
-            )
+            published = [math.nan if value is None else value for value in line.published]
+            left.plot(line.heads, published, **circles)
+            steady = bisect_left(line.heads, STEADY)
+            gaps = [value - mean for value, mean in zip(published, means, strict=True)]
+            right.plot(line.heads[steady:], gaps[steady:], **circles)
+            explained = [value - mean for value, mean in zip(line.as_published, means, strict=False)]
+            right.plot(line.as_published_heads[steady:], explained[steady:], color=colour, label=f"$d = {line.dim}$")
         left.plot([], [], color=GUIDE, marker="o", markerfacecolor="none", linestyle="none", label="authors' figure")
         left.plot([], [], color=GUIDE, linestyle="--", linewidth=0.8, label=r"$(1-\eta_1^2)/2$")
         right.plot([], [], color=GUIDE, marker="o", markerfacecolor="none", linestyle="none", label="authors' figure")

@@ -125,6 +125,8 @@ def _average_of_heads(dim: int, degree: int, angles: np.ndarray, samples: int) -
 def draw(data: Representation, stem: Path) -> tuple[Path, Path]:
     """u above what it represents, one column a dimension."""
     dims = sorted({line.dim for line in data.lines})
+    highest = max(abs(value) for line in data.lines for value in line.weight)
+    powers = range(1, math.ceil(math.log10(highest)) + 1, 2)
     with house_style():
         figure = new_figure(3.4 * len(dims), 6.0)
         grid = figure.subplots(2, len(dims), sharex=True, sharey="row", squeeze=False)
@@ -139,6 +141,7 @@ def draw(data: Representation, stem: Path) -> tuple[Path, Path]:
             below.plot([0, 90, 90, 180], [1, 1, -1, -1], color=GUIDE, linewidth=0.9, linestyle="--", label="sign")
             below.plot([], [], "o", color=GUIDE, label="average over heads")
             above.set_yscale("symlog", linthresh=10)
+            above.set_yticks([sign * 10.0**power for sign in (-1, 1) for power in powers] + [0])
             above.set_title(f"$d = {dim}$")
             below.set(xlabel="angle in degrees", xticks=range(0, 181, 45), ylim=(-2.6, 2.6))
         grid[0][0].set_ylabel(r"weight $u(\langle q, k\rangle)$")
