@@ -100,7 +100,7 @@ def test_the_rank_tends_to_the_plateau(mask: str, keys: str) -> None:
     st.sampled_from([("full", None), ("causal", None), ("window", 5), ("window", 64)]),
     st.sampled_from(["gaussian", "unit"]),
 )
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_the_rank_grows_with_head_dim_and_stays_below_the_plateau(
     length: int, head_dim: int, seen: tuple[str, int | None], keys: str
 ) -> None:

@@ -81,6 +81,8 @@ def label_level(axes: Axes, height: float, text: str, *, at: float = 0.99) -> No
         va="bottom",
         fontsize=8,
         color=GUIDE,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6},
+        zorder=5,
     )
 
 
