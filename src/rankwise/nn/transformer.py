@@ -167,3 +167,16 @@ class Transformer(nn.Module):
             first = self.blocks[0].state_dict()
             for block in self.blocks[1:]:
                 block.load_state_dict(first)
+        if self.spec.output_gain is not None:
+            *_, last = self.attention_layers()
+            last.o_weight.mul_(self.spec.output_gain)
+        if self.spec.final_gain is not None:
+            for gain in self._last_norm().parameters():
+                gain.fill_(self.spec.final_gain)
+
+    def _last_norm(self) -> nn.Module:
+        if self.spec.norm_place == "pre":
+            return self.final_norm
+        last = self.blocks[-1]
+        assert isinstance(last, Block)
+        return last.feedforward_norm or last.attention_norm
