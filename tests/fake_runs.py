@@ -82,6 +82,10 @@ def fail(spec, context, message="no such luck"):
     raise RuntimeError(message)
 
 
+def colourful(spec, context):
+    raise RuntimeError("\x1b[31mred\x1b]0;title\x07")
+
+
 def not_json(spec, context):
     return {"error": float("nan")}
 

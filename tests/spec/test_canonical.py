@@ -58,9 +58,9 @@ def test_seeds_never_change():
 
 def test_grids_have_distinct_ids():
     sweep = SweepSpec(
-        name="grid", base=small_run(), axes=(Axis.of({"seed": range(40)}), Axis.of({"model.rank": range(1, 51)}))
+        name="grid", base=small_run(), axes=(Axis.of({"seed": range(10)}), Axis.of({"model.rank": range(1, 41)}))
     )
-    assert len({run.id for run in sweep.expand()}) == 2000
+    assert len({run.id for run in sweep.expand()}) == 400
 
 
 def test_specs_are_frozen():

@@ -7,6 +7,7 @@ from tyro.extras import SubcommandApp
 
 def app() -> SubcommandApp:
     """All commands, in the order ``rankwise --help`` shows them."""
+    from rankwise.cli.demo import demo
     from rankwise.cli.doctor import doctor
     from rankwise.cli.models import models
     from rankwise.cli.results import results
@@ -14,6 +15,7 @@ def app() -> SubcommandApp:
     from rankwise.cli.sweep import sweep
 
     commands = SubcommandApp()
+    commands.command(demo)
     commands.command(sweep)
     commands.command(status)
     commands.command(results)

@@ -6,6 +6,7 @@ Legend: B batch, I queries, J keys, D dim, C context dim, H heads, G key/value h
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal, overload
 
 import torch
@@ -41,7 +42,7 @@ class MultiheadAttention(nn.Module):
     keys j <= i; ``window`` w lets it see |i - j| < w. ``rank`` may exceed ``dim``.
 
     Gradient of hardmax: it flows through the chosen value and the output map; through the choice there is none,
-    so the weights of queries and keys (and the temperature) receive no gradient.
+    so the weights of queries and keys (and the temperature) receive none, or zeros.
 
     Unlike ``torch.nn.MultiheadAttention``: batch comes first, masks are True where visible, there is no dropout, a
     query that sees no key yields zeros (no bias either) instead of NaN, and rank has nothing to do with dim / heads.
@@ -197,9 +198,16 @@ class MultiheadAttention(nn.Module):
             structure = structural_mask(*sizes[2:], causal=spec.causal, window=spec.window, device=query.device)
             visible = combined_mask(structure, mask, key_mask, sizes)
 
-        queries, keys = self._queries_and_keys(query, context, positions, context_positions)
         one_mask = visible is None or visible.shape[1] == 1
-        values, out_weight, out_bias = self._values_and_output(query, context, one_mask_for_all_heads=one_mask)
+        merge_scores = self._merging_scores_pays(sizes)
+        merge_values = self._merging_values_pays(sizes) and one_mask
+        queries, keys, values = self._projections(query, context, merge_scores, merge_values)
+        if self.q_norm is not None and self.k_norm is not None:
+            queries, keys = self.q_norm(queries) * self._score_scales(), self.k_norm(keys)
+        if spec.rope is not None:
+            queries = _rotated(queries, positions, spec.rope)
+            keys = _rotated(keys, context_positions, spec.rope)
+        out_weight, out_bias = self._output_map(merge_values)
 
         weights = None
         if spec.scores == "hardmax":
@@ -232,7 +240,8 @@ class MultiheadAttention(nn.Module):
 
     def score_scale(self, head: int) -> Float[Tensor, ""]:
         """What multiplies ``<W_Q y, W_K x>`` of one head: e^beta / sqrt(R), beta = 0 unless learned."""
-        return self._score_scales()[self._head(head)[0]]
+        h, scales = self._head(head)[0], self._score_scales()
+        return self.q_weight.new_tensor(scales) if isinstance(scales, float) else scales[h, 0]
 
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention) -> MultiheadAttention:
@@ -286,65 +295,64 @@ class MultiheadAttention(nn.Module):
             raise InvalidInputError(f"head: expected a whole number from 0 to {self.spec.heads - 1}, got {head!r}")
         return head, head // (self.spec.heads // self.spec.key_heads)
 
-    def _score_scales(self) -> Float[Tensor, "H"]:
+    def _score_scales(self) -> Float[Tensor, "H 1"] | float:
+        """e^beta / sqrt(R), for every head or for all."""
         scale = self.spec.rank**-0.5
-        if self.log_beta is not None:
-            return self.log_beta.exp() * scale
-        return self.q_weight.new_full((self.spec.heads,), scale)
+        return scale if self.log_beta is None else self.log_beta[:, None].exp() * scale
 
-    def _queries_and_keys(
-        self,
-        query: Float[Tensor, "B I D"],
-        context: Float[Tensor, "B J C"],
-        positions: Tensor | None,
-        context_positions: Tensor | None,
-    ) -> tuple[Float[Tensor, "B I H r"], Float[Tensor, "B J g r"]]:
-        """Scaled queries, and keys: of rank R, or merged (keys = the context, queries through W_K^T W_Q)."""
-        spec = self.spec
-        if self._merging_scores_pays(query.shape[0], query.shape[1], context.shape[1]):
-            # (W_Q y + b_Q)^T (W_K x + b_K): the part without x is the same for all keys and cancels in the choice.
-            weight, bias = self._merged_scores()
-            return linear(query, weight, bias).unflatten(2, (spec.heads, -1)), context[:, :, None]
-        scales = self._score_scales()[:, None]
-        folded = scales if self.q_norm is None else None
-        queries = _projected(query, self.q_weight, self.q_bias, folded)
-        keys = _projected(context, self.k_weight, self.k_bias, None)
-        if self.q_norm is not None and self.k_norm is not None:
-            queries, keys = self.q_norm(queries) * scales, self.k_norm(keys)
-        if spec.rope is not None:
-            queries = _rotated(queries, positions, spec.rope)
-            keys = _rotated(keys, context_positions, spec.rope)
-        return queries, keys
+    def _projections(
+        self, query: Float[Tensor, "B I D"], context: Float[Tensor, "B J C"], merge_scores: bool, merge_values: bool
+    ) -> tuple[Float[Tensor, "B I H r"], Float[Tensor, "B J g r"], Float[Tensor, "B J w v"]]:
+        """Scaled queries, keys and values, each of its rank, or, where merged, with the context for keys or values."""
+        parts = [self._merged_scores() if merge_scores else self._scaled_queries()]
+        parts += [] if merge_scores else [(self.k_weight, self.k_bias)]
+        parts += [] if merge_values else [(self.v_weight, self.v_bias)]
+        if context is query:
+            projected = _projected(query, parts)
+        else:
+            projected = _projected(query, parts[:1]) + (_projected(context, parts[1:]) if len(parts) > 1 else [])
+        as_it_is = context[:, :, None]
+        queries, *others = projected
+        keys = as_it_is if merge_scores else others[0]
+        return queries, keys, as_it_is if merge_values else others[-1]
 
-    def _values_and_output(
-        self, query: Float[Tensor, "B I D"], context: Float[Tensor, "B J C"], *, one_mask_for_all_heads: bool
-    ) -> tuple[Float[Tensor, "B J g v"], Float[Tensor, "hv D"], Float[Tensor, "D"] | None]:
-        """Values and the flat output map: of rank V, or merged (values = the context, output through W_O W_V)."""
-        spec = self.spec
-        o_weight = self.o_weight if spec.average == 1 else self.o_weight / spec.average
-        out_bias = None if self.o_bias is None else self.o_bias.sum(0) / spec.average
-        pays = self._merging_values_pays(query.shape[0], query.shape[1], context.shape[1])
-        if not (pays and one_mask_for_all_heads):
-            return _projected(context, self.v_weight, self.v_bias, None), o_weight.flatten(0, 1), out_bias
-        group = spec.heads // spec.key_heads
-        merged = self.v_weight.repeat_interleave(group, 0).mT @ o_weight
-        if self.v_bias is not None and out_bias is not None:
-            # Attention weights sum to one, so the value bias reaches the output unchanged; they do not where a mask
-            # hides every key from one head alone, hence one_mask_for_all_heads.
-            out_bias = torch.addmv(
-                out_bias, o_weight.flatten(0, 1).mT, self.v_bias.repeat_interleave(group, 0).flatten()
-            )
-        return context[:, :, None], merged.flatten(0, 1), out_bias
+    def _scaled_queries(self) -> tuple[Float[Tensor, "H R D"], Float[Tensor, "H R"] | None]:
+        """The weights carry the score scale, because there are fewer of them than activations."""
+        if self.q_norm is not None:
+            return self.q_weight, self.q_bias
+        scales = self._score_scales()
+        weight = self.q_weight * (scales if isinstance(scales, float) else scales[..., None])
+        return weight, None if self.q_bias is None else self.q_bias * scales
 
-    def _merged_scores(self) -> tuple[Float[Tensor, "HC D"], Float[Tensor, "HC"] | None]:
+    def _merged_scores(self) -> tuple[Float[Tensor, "H C D"], Float[Tensor, "H C"] | None]:
+        """``s_h W_K^T (W_Q y + b_Q)``, a query for the context itself.
+
+        In (W_Q y + b_Q)^T (W_K x + b_K) the part without x is the same for all keys, so it cancels in the softmax.
+        """
+        q_weight, q_bias = self._scaled_queries()
+        to_context = self._every_head(self.k_weight).mT
+        return to_context @ q_weight, None if q_bias is None else (to_context @ q_bias[..., None]).squeeze(-1)
+
+    def _output_map(self, merge_values: bool) -> tuple[Float[Tensor, "hv D"], Float[Tensor, "D"] | None]:
+        """The flat map from all heads' mixed values (or, merged, mixed contexts) to the output."""
+        A = self.spec.average
+        weight = self.o_weight if A == 1 else self.o_weight / A
+        bias = None if self.o_bias is None else self.o_bias[0] if A == 1 else self.o_bias.mean(0)
+        if merge_values:
+            if self.v_bias is not None and bias is not None:
+                # Attention weights sum to one, so the bias of values reaches the output unchanged; they do not where a
+                # mask hides every key from one head alone, which is why such masks are not merged.
+                bias = torch.addmv(bias, weight.flatten(0, 1).mT, self._every_head(self.v_bias).flatten())
+            weight = self._every_head(self.v_weight).mT @ weight
+        return weight.flatten(0, 1), bias
+
+    def _every_head(self, shared: Float[Tensor, "G ..."]) -> Float[Tensor, "H ..."]:
         group = self.spec.heads // self.spec.key_heads
-        k_weight = self.k_weight.repeat_interleave(group, 0) * self._score_scales()[:, None, None]
-        weight = (k_weight.mT @ self.q_weight).flatten(0, 1)
-        return weight, None if self.q_bias is None else (k_weight.mT @ self.q_bias[..., None]).flatten()
+        return shared if group == 1 else shared.repeat_interleave(group, 0)
 
-    def _merging_scores_pays(self, batch: int, queries: int, keys: int) -> bool:
+    def _merging_scores_pays(self, sizes: tuple[int, int, int, int]) -> bool:
         """Fewer multiplications through one D x C form a head than through rank R?"""
-        spec = self.spec
+        spec, (batch, _, queries, keys) = self.spec, sizes
         if spec.rope is not None or spec.qk_norm:
             return False
         D, C, H, G, R = spec.dim, spec.source_dim, spec.heads, spec.key_heads, spec.rank
@@ -352,8 +360,8 @@ class MultiheadAttention(nn.Module):
         merged = batch * (queries * H * D * C + queries * keys * H * C) + H * D * R * C
         return merged < apart
 
-    def _merging_values_pays(self, batch: int, queries: int, keys: int) -> bool:
-        spec = self.spec
+    def _merging_values_pays(self, sizes: tuple[int, int, int, int]) -> bool:
+        spec, (batch, _, queries, keys) = self.spec, sizes
         D, C, H, G, V = spec.dim, spec.source_dim, spec.heads, spec.key_heads, spec.value_dim
         apart = batch * (keys * G * V * C + queries * keys * H * V + queries * H * V * D)
         merged = batch * (queries * keys * H * C + queries * H * C * D) + H * C * V * D
@@ -361,16 +369,17 @@ class MultiheadAttention(nn.Module):
 
 
 def _projected(
-    tokens: Float[Tensor, "B N c"],
-    weight: Float[Tensor, "h r c"],
-    bias: Float[Tensor, "h r"] | None,
-    scales: Float[Tensor, "h 1"] | None,
-) -> Float[Tensor, "B N h r"]:
-    """All heads in one product; ``scales`` multiplies weights and biases, which are fewer than activations."""
-    if scales is not None:
-        weight, bias = weight * scales[..., None], None if bias is None else bias * scales
-    flat = linear(tokens, weight.flatten(0, 1), None if bias is None else bias.flatten())
-    return flat.unflatten(2, weight.shape[:2])
+    tokens: Float[Tensor, "B N c"], parts: Sequence[tuple[Float[Tensor, "_ _ c"], Float[Tensor, "_ _"] | None]]
+) -> list[Float[Tensor, "B N _ _"]]:
+    """All parts (weights [heads, rank, c], biases [heads, rank]) and all their heads in one product."""
+    weights = [weight.flatten(0, 1) for weight, _ in parts]
+    biases = [bias.flatten() for _, bias in parts if bias is not None]
+    if len(parts) == 1:
+        flat = [linear(tokens, weights[0], biases[0] if biases else None)]
+    else:
+        stacked = linear(tokens, torch.cat(weights), torch.cat(biases) if biases else None)
+        flat = list(stacked.split([len(weight) for weight in weights], dim=2))
+    return [piece.unflatten(2, weight.shape[:2]) for piece, (weight, _) in zip(flat, parts, strict=True)]
 
 
 def _rotated(

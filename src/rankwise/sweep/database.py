@@ -50,7 +50,6 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
             _create(path)
         connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
         with _closed_on_error(connection):
-            connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")  # a finished run survives a power cut
             _check_kind(path, connection)
             (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()

@@ -96,6 +96,8 @@ class _Driver:
 
     def drive(self) -> None:
         while self._in_flight or (self.waiting and not self.tally.stopping):
+            if (self._stop.asked or self.blocked) and not self.tally.stopping:
+                self._ask_to_stop()
             self._submit()
             events = self.engine.events(_TICK)
             if events:
@@ -103,8 +105,6 @@ class _Driver:
                     for event in events:
                         self._apply(event)
                     self._save_progress()
-            if (self._stop.asked or self.blocked) and not self.tally.stopping:
-                self._ask_to_stop()
             self.watcher.update(self.tally)
 
     def _submit(self) -> None:
@@ -174,7 +174,7 @@ class _Driver:
 
     def _save_progress(self) -> None:
         """Progress is for people who look into the store meanwhile: not worth a write each."""
-        if time.monotonic() >= self._save_progress_at:
+        if self._unsaved_progress and time.monotonic() >= self._save_progress_at:
             self._save_progress_at = time.monotonic() + _KEEP_PROGRESS_EVERY
             for run_id, values in self._unsaved_progress.items():
                 self.store.note_progress(run_id, values)

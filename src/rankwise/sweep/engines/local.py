@@ -172,7 +172,7 @@ class LocalEngine:
         command = [sys.executable, "-P", "-X", "faulthandler", "-m", "rankwise.sweep.engines.worker"]
         command += [self._entry, str(os.getpid())]
         command += [str(self._memory_limit)] if self._memory_limit else []
-        paths = os.pathsep.join(path for path in sys.path if path)
+        paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         try:
             self._log_dir.mkdir(parents=True, exist_ok=True)
             with log.open("ab" if seat in self._used_seats else "wb") as out:
@@ -192,6 +192,8 @@ class LocalEngine:
         self._selector.register(process.stdout, selectors.EVENT_READ, seat)
 
     def _begin(self, worker: _Worker, job: Job) -> None:
+        with suppress(OSError):
+            worker.log_start = worker.log.stat().st_size
         message = {"run_id": job.run_id, "spec": job.spec, "checkpoint_dir": str(job.checkpoint_dir)}
         if not worker.send({"run": message}):
             worker.retired = True  # it died idle: its end is being read, the job is none the worse
@@ -201,8 +203,6 @@ class LocalEngine:
         worker.job, worker.began = job, time.monotonic()
         worker.soft_deadline = worker.began + (job.time_limit or float("inf"))
         worker.hard_deadline, worker.overtime = float("inf"), False
-        with suppress(OSError):
-            worker.log_start = worker.log.stat().st_size
         self._events.append(
             Started(run_id=job.run_id, versions=worker.hello["versions"], machine=worker.hello["machine"])
         )

@@ -1,0 +1,90 @@
+"""Counted operations against torch's own counter, which sees every matrix product of a real forward pass."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from rankwise.spec import ModelSpec, OptimSpec, TaskSpec, plain
+from rankwise.sweep.cost import Rate, forward_flops, rate_of_finished, rate_of_machine, run_flops, wall_seconds
+from rankwise.sweep.store import Row
+from spec_examples import small_run
+
+
+def plain_forward(model, tokens):
+    """One example through the products of the layer, written out; every size differs."""
+    a = model.attention
+    H, G, R, V, W = a.heads, a.key_heads, a.rank, a.value_dim, a.dim
+    x = torch.ones(tokens, W)
+    for _ in range(model.layers):
+        q = (x @ torch.ones(W, H * R)).reshape(tokens, H, R).transpose(0, 1)
+        k = (x @ torch.ones(W, G * R)).reshape(tokens, G, R).transpose(0, 1).repeat_interleave(H // G, 0)
+        v = (x @ torch.ones(W, G * V)).reshape(tokens, G, V).transpose(0, 1).repeat_interleave(H // G, 0)
+        mixed = (torch.bmm(torch.bmm(q, k.transpose(1, 2)).softmax(-1), v)).transpose(0, 1).reshape(tokens, H * V)
+        x = mixed @ torch.ones(H * V, W)
+        if model.feedforward:
+            x = (x @ torch.ones(W, model.feedforward)) @ torch.ones(model.feedforward, W)
+    if model.output_map:
+        x[:, : model.dim] @ torch.ones(model.dim, model.dim)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"heads": 6, "rank": 5, "value_rank": 7, "kv_heads": 3, "feedforward": 11, "layers": 2},
+        {"heads": 1, "rank": 8, "output_map": True},
+        {"heads": 2, "rank": 3, "positions": "concatenated", "position_dim": 4, "max_points": 9},
+    ],
+)
+def test_operations_are_those_torch_counts(fields):
+    model = ModelSpec(dim=8, **fields)
+    run = small_run(model=model, task=TaskSpec(name="nearest", dim=8, points=6, queries=3))
+    with FlopCounterMode(display=False) as counter:
+        plain_forward(model, 9)
+    assert forward_flops(run) == counter.get_total_flops()
+
+
+def test_a_run_is_three_forwards_a_training_example_and_one_a_validation_example():
+    optim = OptimSpec(lr=0.1, steps=250, batch=8, epoch_steps=100, validation_batches=2, validation_batch=32)
+    run = small_run(optim=optim)
+    assert run_flops(run) == forward_flops(run) * (3 * 250 * 8 + 3 * 2 * 32)
+
+
+def test_wall_time_is_shared_work_but_never_less_than_the_longest_run():
+    rate = Rate(flops=10.0, source="")
+    assert wall_seconds([100.0] * 4, rate, 2) == 20.0
+    assert wall_seconds([100.0, 1.0], rate, 2) == 10.0
+    assert wall_seconds([], rate, 2) == 0.0
+
+
+def row(seed, seconds, steps):
+    run = small_run(seed=seed)
+    empty = dict.fromkeys(
+        ("reason", "traceback", "started", "finished", "progress", "versions", "machine", "checkpoint")
+    )
+    return Row(
+        run_id=run.id,
+        spec=plain(run),
+        status="done",
+        attempts=1,
+        losses=0,
+        result={"error": 0.1, "steps": steps},
+        seconds=seconds,
+        checkpoint_sha256=None,
+        **empty,
+    )
+
+
+def test_finished_runs_are_the_best_measure():
+    flops = run_flops(small_run())
+    rows = [row(0, 1.0, 20), row(1, 2.0, 20), row(2, 4.0, 20), row(3, 0.001, 5)]  # the last one stopped early
+    assert rate_of_finished(rows) == Rate(flops=flops / 2, source="measured on 3 finished runs of this store")
+    assert rate_of_finished(rows[3:]) is None
+    assert rate_of_finished([]) is None
+
+
+def test_the_machine_is_measured_with_one_thread_and_left_as_it_was():
+    threads = torch.get_num_threads()
+    rate = rate_of_machine(seconds=0.02)
+    assert rate.flops > 1e7
+    assert "assumed" in rate.source
+    assert torch.get_num_threads() == threads
