@@ -10,16 +10,19 @@ from rankwise.sweep.store import Row
 from spec_examples import small_run
 
 
-def plain_forward(model, tokens):
-    """One example through the products of the layer, written out; every size differs."""
+def plain_forward(model, queries, points):
+    """One example through the products of the layer, written out."""
     a = model.attention
     H, G, R, V, W = a.heads, a.key_heads, a.rank, a.value_dim, a.dim
-    x = torch.ones(tokens, W)
+    x, context = torch.ones(queries, W), torch.ones(points, W)
+
+    def keys_or_values(size):
+        return (context @ torch.ones(W, G * size)).reshape(points, G, size).transpose(0, 1).repeat_interleave(H // G, 0)
+
     for _ in range(model.layers):
-        q = (x @ torch.ones(W, H * R)).reshape(tokens, H, R).transpose(0, 1)
-        k = (x @ torch.ones(W, G * R)).reshape(tokens, G, R).transpose(0, 1).repeat_interleave(H // G, 0)
-        v = (x @ torch.ones(W, G * V)).reshape(tokens, G, V).transpose(0, 1).repeat_interleave(H // G, 0)
-        mixed = (torch.bmm(torch.bmm(q, k.transpose(1, 2)).softmax(-1), v)).transpose(0, 1).reshape(tokens, H * V)
+        q = (x @ torch.ones(W, H * R)).reshape(queries, H, R).transpose(0, 1)
+        scores = torch.bmm(q, keys_or_values(R).transpose(1, 2)).softmax(-1)
+        mixed = torch.bmm(scores, keys_or_values(V)).transpose(0, 1).reshape(queries, H * V)
         x = mixed @ torch.ones(H * V, W)
         if model.feedforward:
             x = (x @ torch.ones(W, model.feedforward)) @ torch.ones(model.feedforward, W)
@@ -37,10 +40,14 @@ def plain_forward(model, tokens):
 )
 def test_operations_are_those_torch_counts(fields):
     model = ModelSpec(dim=8, **fields)
-    run = small_run(model=model, task=TaskSpec(name="nearest", dim=8, points=6, queries=3))
+    cross = small_run(model=model, task=TaskSpec(name="nearest", dim=8, points=6, queries=3))
     with FlopCounterMode(display=False) as counter:
-        plain_forward(model, 9)
-    assert forward_flops(run) == counter.get_total_flops()
+        plain_forward(model, queries=3, points=6)
+    assert forward_flops(cross) == counter.get_total_flops()
+    itself = small_run(model=model, task=TaskSpec(name="farthest", dim=8, points=6))
+    with FlopCounterMode(display=False) as counter:
+        plain_forward(model, queries=6, points=6)
+    assert forward_flops(itself) == counter.get_total_flops()
 
 
 def test_a_run_is_three_forwards_a_training_example_and_one_a_validation_example():

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from rankwise.errors import InvalidInputError, require_choice, require_int, require_number
 from rankwise.spec.attention import AttentionSpec, RotarySpec, heads_for_budget
+from rankwise.spec.fields import settle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,7 @@ class ModelSpec:
     generalized: int | None = None
 
     def __post_init__(self) -> None:
+        settle(self)
         require_int("layers", self.layers, minimum=1)
         require_int("dim", self.dim, minimum=1)
         for name in ("feedforward", "position_dim", "max_points"):

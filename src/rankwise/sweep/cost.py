@@ -1,13 +1,13 @@
 """What a run costs before it is run: operations counted from its spec, divided by a measured rate.
 
-For one example of T vectors (points, and queries that are not points), width W, H heads over G key heads, ranks R and
-V, feed-forward width F, a layer's forward pass costs::
+For one example of Q queries that attend to N points (N = Q in self-attention), width W, H heads over G key heads, ranks
+R and V, feed-forward width F, a layer's forward pass costs::
 
-    2 T (H R W + G R W + G V W + H V W)     projections
-    2 T^2 H (R + V)                         scores and weighted sums
-    4 T W F                                 feed-forward
+    2 W (Q H R + N G R + N G V + Q H V)     projections
+    2 Q N H (R + V)                         scores and weighted sums
+    4 Q W F                                 feed-forward
 
-floating-point operations, an output map 2 T D^2, and nothing else counts. A training step is three forward passes of
+floating-point operations, an output map 2 Q D^2, and nothing else counts. A training step is three forward passes of
 its batch (the backward pass costs two), a validation one. Seconds = operations / rate.
 """
 
@@ -35,12 +35,12 @@ class Rate:
 
 def forward_flops(run: RunSpec) -> float:
     """Operations of one forward pass for one example."""
-    model, T = run.model, run.task.tokens
-    a = model.attention
-    projections = 2 * T * (a.heads * a.rank + a.key_heads * (a.rank + a.value_dim) + a.heads * a.value_dim) * a.dim
-    mixing = 2 * T**2 * a.heads * (a.rank + a.value_dim)
-    feedforward = 4 * T * a.dim * model.feedforward
-    output = 2 * T * model.dim**2 if model.output_map else 0
+    model, a = run.model, run.model.attention
+    Q, N, W, H, G, R, V = run.task.asked, run.task.points, a.dim, a.heads, a.key_heads, a.rank, a.value_dim
+    projections = 2 * W * (Q * H + N * G) * (R + V)
+    mixing = 2 * Q * N * H * (R + V)
+    feedforward = 4 * Q * W * model.feedforward
+    output = 2 * Q * model.dim**2 if model.output_map else 0
     return float(model.layers * (projections + mixing + feedforward) + output)
 
 
