@@ -1,0 +1,82 @@
+"""Two ways to train the cells of the paper's figures: as the authors did, and as well as we can.
+
+A protocol is a function from a cell to a complete ``RunSpec``; a variant calls it and changes a field.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rankwise.errors import InvalidInputError, require_int
+from rankwise.spec import LrMultipliers, ModelSpec, OptimSpec, RunSpec, TaskSpec
+
+PAPER_SEQUENCES = 25_600_000
+"""1000 epochs of 100 batches of 256."""
+
+_BATCH = 256
+_EPOCH = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One point of a figure: farthest neighbour among ``points`` points in ``dim`` dimensions, ``layers`` layers of
+    ``heads`` heads of rank ``rank``, trained on at most ``sequences`` examples."""
+
+    dim: int
+    points: int
+    layers: int
+    heads: int
+    rank: int
+    seed: int = 0
+    sequences: int = PAPER_SEQUENCES
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "layers", "heads", "rank"):
+            require_int(name, getattr(self, name), minimum=1)
+        require_int("sequences", self.sequences, minimum=_BATCH)
+
+    @property
+    def task(self) -> TaskSpec:
+        return TaskSpec(name="farthest", dim=self.dim, points=self.points)
+
+
+def paper(cell: Cell, *, lr: float = 0.01) -> RunSpec:
+    """The authors' protocol for Figure 1, to the letter (``lr`` .005 for the later figures).
+
+    Post-norm encoder with ReLU feed-forward of 2048 at any dim, L2-normalisation times one scalar, biases, PyTorch's
+    initialisation, all layers started as copies of one, no input or output map. ``width`` modules of ``dim / rank``
+    heads each are averaged. AdamW (.9, .95) without weight decay; 100 fresh batches of 256 an epoch; the learning rate
+    moves once an epoch: 0 in epoch 0, linear warm-up over a twentieth of the epochs, cosine to 0.
+    The paper's numbers are the best ``train_min`` of five seeds.
+    """
+    module_heads, remainder = divmod(cell.dim, cell.rank)
+    if remainder or cell.heads % module_heads:
+        raise InvalidInputError(
+            f"heads: expected modules of dim/rank heads with the paper's protocol, so a rank that divides "
+            f"dim = {cell.dim} and a multiple of dim/rank heads, got rank = {cell.rank} with {cell.heads} heads; "
+            f"use the protocol 'capacity' for free shapes"
+        )
+    epochs = max(1, cell.sequences // (_BATCH * _EPOCH))
+    return RunSpec(
+        protocol="paper",
+        seed=cell.seed,
+        task=cell.task,
+        model=ModelSpec(
+            dim=cell.dim,
+            layers=cell.layers,
+            heads=cell.heads,
+            rank=cell.rank,
+            average=cell.heads // module_heads,
+            feedforward=2048,
+            norm="unit",
+            init="paper",
+        ),
+        optim=OptimSpec(
+            lr=lr,
+            steps=_EPOCH * epochs,
+            batch=_BATCH,
+            schedule="paper",
+            warmup=_EPOCH * (epochs // 20),
+            epoch_steps=_EPOCH,
+        ),
+    )
