@@ -221,6 +221,19 @@ def test_an_explicit_head_dimension_is_read_before_it_is_derived(key):
     assert shape_of_config({**PLAIN, "num_attention_heads": 5, key: 48}).rank == 48
 
 
+def test_a_decoder_is_placed_by_its_own_numbers_and_an_auxiliary_one_is_not():
+    bart = {"d_model": 24, "decoder_layers": 2, "decoder_attention_heads": 3, "decoder_ffn_dim": 5,
+            "encoder_layers": 6, "num_hidden_layers": 6, "num_attention_heads": 4, "encoder_ffn_dim": 9}  # fmt: skip
+    shape = shape_of_config(bart)
+    assert (shape.layers, shape.heads, shape.rank, shape.mlp_width) == (2, 3, 8, 5)
+    masked_autoencoder = PLAIN | {"decoder_num_hidden_layers": 1, "decoder_num_attention_heads": 16}
+    assert shape_of_config(masked_autoencoder) == shape_of_config(PLAIN)
+    moonshine = {"hidden_size": 24, "decoder_num_hidden_layers": 2, "decoder_num_attention_heads": 4,
+                 "decoder_num_key_value_heads": 2}  # fmt: skip
+    shape = shape_of_config(moonshine)
+    assert (shape.layers, shape.heads, shape.kv_heads, shape.rank) == (2, 4, 2, 6)
+
+
 def test_a_value_head_of_its_own_size():
     shape = shape_of_config(PLAIN | {"head_dim": 24, "v_head_dim": 16})
     assert (shape.rank, shape.value_rank) == (24, 16)
@@ -232,6 +245,7 @@ def test_the_width_of_an_mlp_that_is_not_stated():
     assert shape_of_config(gpt2 | {"n_inner": None}).mlp_width == 256
     assert shape_of_config(gpt2 | {"n_inner": 100}).mlp_width == 100
     assert shape_of_config(PLAIN).mlp_width is None
+    assert shape_of_config(PLAIN | {"hidden_dim": None}).mlp_width is None
     assert shape_of_config(PLAIN | {"intermediate_size": [8, 16]}).mlp_width is None
 
 
@@ -286,6 +300,7 @@ LATENT = PLAIN | {"kv_lora_rank": 8, "qk_nope_head_dim": 4, "qk_rope_head_dim": 
         (PLAIN | {"layer_types": ["full_attention"]}, "layer_types: expected one name for each of the 2 layers"),
         (PLAIN | {"layer_types": "full"}, "layer_types: expected a list of names, got 'full'"),
         (PLAIN | {"num_kv_shared_layers": 2}, "num_kv_shared_layers: expected fewer than the 2 layers"),
+        (PLAIN | {"num_kv_shared_layers": 1, "layer_types": ["mamba", "mamba"]}, "fewer than the 0 layers"),
         (PLAIN | {"state_size": 16}, "state_size: expected attention .*state-space models have none"),
         (LATENT | {"qk_rope_head_dim": None}, "qk_rope_head_dim: expected a whole number .* got nothing"),
         (LATENT | {"v_head_dim": None}, "v_head_dim: expected a whole number .* got nothing"),
@@ -318,7 +333,7 @@ known_keys = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(st.dictionaries(known_keys, json_values, max_size=8), st.booleans())
 def test_any_object_is_placed_with_sane_numbers_or_refused(config, complete):
     try:
@@ -359,3 +374,5 @@ def test_complaints_about_a_file_start_with_its_path(tmp_path):
     path.write_text(json.dumps(PLAIN | {"head_dim": -1}))
     with pytest.raises(InvalidInputError, match=r"config\.json: head_dim: expected .* got -1"):
         read_config(path)
+    with pytest.raises(InvalidInputError, match="File name too long"):
+        read_config("x" * 5000)

@@ -43,6 +43,10 @@ def test_what_is_no_readable_file_is_refused(tmp_path):
         read_json_object(tmp_path / "pipe")
     with pytest.raises(InvalidInputError, match="not a regular file"):
         read_json_object(tmp_path)
+    with pytest.raises(InvalidInputError, match="expected a readable file, got: File name too long"):
+        read_json_object(tmp_path / ("x" * 5000))
+    with pytest.raises(InvalidInputError, match="got no such file"):
+        read_json_object(tmp_path / "nul\0byte")
 
 
 def test_a_file_that_cannot_be_opened_is_refused(tmp_path, monkeypatch):

@@ -63,6 +63,11 @@ def test_frames_are_orthonormal_to_rounding(points, dim, dtype, tolerance):
     assert (gram - torch.eye(points, dtype=dtype)).abs().max() < tolerance
 
 
+def test_two_points_of_the_plane_stay_orthonormal_in_many_draws():
+    frames = orthonormal_frames(300_000, 2, 2, seeded(), torch.float32)
+    assert (frames @ frames.mT - torch.eye(2)).abs().max() < 4e-6
+
+
 @pytest.mark.parametrize("points", [1, 2, 3, 4])
 def test_frames_are_haar(points):
     """Haar measure is the only law of frames invariant under rotations, so every entry and every fixed functional

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,8 @@ _ELSEWHERE = {
 def read_config(path: Path | str) -> ModelShape:
     """The shape of the model whose ``config.json`` (or folder that holds one) is at ``path``."""
     path = Path(path)
-    if path.is_dir():
-        path = path / "config.json"
+    with suppress(OSError):  # what is wrong with the path is said when it is read
+        path = path / "config.json" if path.is_dir() else path
     config = read_json_object(path)
     try:
         return shape_of_config(config, name=path.resolve().parent.name)
@@ -200,8 +201,9 @@ def _mlp_width(part: _Part, dim: int) -> int | None:
     stated = next((key for key in _MLP if part.has(key)), None)
     if stated is not None:
         return None if isinstance(part.values[stated], list) else part.number(stated)
-    unset = any(key in part.values for key in _MLP)  # null: GPT-2 and its family mean four times the dimension
-    return 4 * dim if unset or "n_embd" in part.values else None
+    # GPT-2, GPT-Neo and Falcon mean four times the dimension when they say null; GPT-2 also when it says nothing.
+    unset = any(key in part.values for key in ("n_embd", "n_inner", "intermediate_size", "ffn_hidden_size"))
+    return 4 * dim if unset else None
 
 
 def _cached_layers(part: _Part, layers: int) -> tuple[int | None, str | None]:
@@ -223,7 +225,7 @@ def _cached_layers(part: _Part, layers: int) -> tuple[int | None, str | None]:
             return None, f"layers of the kind {reprlib.repr(unknown[0])} keep a state the row does not count"
         cached = sum(kind in _CACHING for kind in kinds)
     shared = part.number("num_kv_shared_layers", minimum=0, default=0)
-    if shared >= cached > 0:
+    if shared and shared >= cached:
         raise part.wrong("num_kv_shared_layers", f"fewer than the {cached} layers with keys and values", shared)
     return cached - shared, None
 

@@ -14,11 +14,11 @@ MAX_BYTES = 8 * 2**20
 
 def read_json_object(path: Path) -> dict[str, Any]:
     """The JSON object in the regular file ``path``."""
-    if not path.exists():
-        raise InvalidInputError(f"{path}: expected a JSON file, got no such file")
-    if not path.is_file():
-        raise InvalidInputError(f"{path}: expected a JSON file, got something that is not a regular file")
     try:
+        if not path.exists():
+            raise InvalidInputError(f"{path}: expected a JSON file, got no such file")
+        if not path.is_file():  # a pipe would block, a device would never end
+            raise InvalidInputError(f"{path}: expected a JSON file, got something that is not a regular file")
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:

@@ -227,9 +227,9 @@ class FarthestNeighbor(NeighborTask):
 class BiasedNearestNeighbor(NeighborTask):
     """``y -> sum_k c_k (x_1 if <x_1 - x_2, y> + b_k > 0 else x_2)``, the target of the paper's biased theorem.
 
-    Two Haar orthonormal points and one query ``y ~ N(0, I/D)``. The paper proves that for suitable ``2 D^2 + 1``
-    biases and coefficients low-rank heads need exponentially many or exponentially large values; it does not give
-    them, so they are arguments here and no constant is claimed.
+    Two Haar orthonormal points and one query ``y ~ N(0, I/D)``. The theorem: for a suitable sum of
+    ``2 D^2 + 1`` terms, low-rank heads need exponential number or size where O(D^2) full-rank heads suffice. Biases and
+    coefficients are arguments here, and no constant is claimed.
     """
 
     dim: int

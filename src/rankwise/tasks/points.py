@@ -226,14 +226,16 @@ def orthonormal_frames(
 ) -> Float[Tensor, "B N D"]:
     """Haar-random orthonormal rows: the Q of a Gaussian matrix, its signs fixed so that R has a positive diagonal."""
     gaussian = _gaussian(batch, points, dim, generator, dtype)
-    if points == 2:
-        # The same frame by hand, 1.5 times faster than batched QR. The projection is taken out twice because
-        # rounding leaves a part of it when the two Gaussians are nearly parallel, which happens in low dimensions.
+    if points == 2 < dim:
+        # The same frame by Gram-Schmidt in place, 1.7 to 10 times faster than batched QR. The projection is taken out
+        # twice because rounding leaves a part of it when the two Gaussians are nearly parallel; in the plane they
+        # come so close to parallel that only QR is safe.
         first, second = gaussian.unbind(dim=1)
-        first = normalize(first, dim=-1)
+        first.div_(torch.linalg.vector_norm(first, dim=-1, keepdim=True))
         for _ in range(2):
-            second = second - (second * first).sum(dim=-1, keepdim=True) * first
-        return torch.stack((first, normalize(second, dim=-1)), dim=1)
+            second.addcmul_(torch.linalg.vecdot(second, first)[:, None], first, value=-1)
+        second.div_(torch.linalg.vector_norm(second, dim=-1, keepdim=True))
+        return gaussian
     frame, triangle = torch.linalg.qr(gaussian.mT)
     signs = torch.diagonal(triangle, dim1=-2, dim2=-1).sign()
     return torch.mul(frame, signs[:, None, :]).mT.contiguous()
