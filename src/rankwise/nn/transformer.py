@@ -31,6 +31,12 @@ class FeedForward(nn.Sequential):
             nn.Linear(spec.feedforward, spec.width, bias=spec.bias, device=device, dtype=dtype),
         )
 
+    @torch.no_grad()
+    def scale_output(self, factor: float) -> None:
+        """Multiply what this adds to the residual stream."""
+        for parameter in self[2].parameters():
+            parameter.mul_(factor)
+
 
 class Block(nn.Module):
     """Attention, then (if any) feed-forward, each with residual and norm: ``norm(x + f(x))`` or ``x + f(norm(x))``."""
@@ -167,9 +173,15 @@ class Transformer(nn.Module):
             first = self.blocks[0].state_dict()
             for block in self.blocks[1:]:
                 block.load_state_dict(first)
+        *earlier, last = self.attention_layers()
         if self.spec.output_gain is not None:
-            *_, last = self.attention_layers()
             last.o_weight.mul_(self.spec.output_gain)
+        if self.spec.branch_gain is not None:
+            for layer in earlier:
+                layer.o_weight.mul_(self.spec.branch_gain)
+            for module in self.modules():
+                if isinstance(module, FeedForward):
+                    module.scale_output(self.spec.branch_gain)
         if self.spec.final_gain is not None:
             for gain in self._last_norm().parameters():
                 gain.fill_(self.spec.final_gain)

@@ -23,6 +23,8 @@ class ModelSpec:
     ``dim x dim`` linear map at the end. ``init`` "paper" starts all layers as copies of one and additive positions at
     N(-1, 1), as the authors' code does. ``output_gain`` multiplies the last layer's W_O at the start: in front of a
     post-norm the attention output must outgrow the residual, whose share of the error is about 1/gain^2.
+    ``branch_gain`` multiplies all other branches at the start (W_O of earlier layers, every feed-forward's last
+    matrix): near 0 the earlier layers begin as the identity.
     ``final_gain`` is what the gains of the last norm start at (unset: 1): with "rms" outputs have length
     ``final_gain * sqrt(width)``, so dim**-0.5 starts at the length of unit targets.
 
@@ -54,6 +56,7 @@ class ModelSpec:
     output_map: bool = False
     init: Literal["standard", "paper"] = "standard"
     output_gain: float | None = None
+    branch_gain: float | None = None
     final_gain: float | None = None
     generalized: int | None = None
 
@@ -84,6 +87,8 @@ class ModelSpec:
         for name in ("output_gain", "final_gain"):
             if getattr(self, name) is not None:
                 require_number(name, getattr(self, name), above=0)
+        if self.branch_gain is not None:
+            require_number("branch_gain", self.branch_gain, minimum=0)
         if self.final_gain is not None and self.norm == "none":
             raise InvalidInputError(f"final_gain: expected none without a norm, got {self.final_gain:g}")
         self._check_generalized()
@@ -104,6 +109,7 @@ class ModelSpec:
             "scores": "softmax",
             "temperature": "fixed",
             "output_gain": None,
+            "branch_gain": None,
             "final_gain": None,
         }
         for name, only in bare.items():

@@ -80,3 +80,47 @@ def paper(cell: Cell, *, lr: float = 0.01) -> RunSpec:
             epoch_steps=_EPOCH,
         ),
     )
+
+
+def capacity(cell: Cell) -> RunSpec:
+    """The best training we know, so that a figure shows what heads can do and not what an optimiser found.
+
+    Inside the fence: same dim, points, layers, heads and rank, no positions, feed-forward at most the paper's 2048.
+    What differs from ``paper``, found by measurement (LOG.md has the numbers and what failed):
+
+    - RMSNorm with a gain a coordinate; the last one starts at the length of the targets.
+    - One learned temperature a head, with 50 times the learning rate: an exact head needs scores of hundreds.
+    - The last W_O starts 8 times larger: behind a post-norm the residual x_i is an error of about 1/gain^2.
+    - One layer has no feed-forward: it acts after the choice is made, and only slows the optimiser.
+    - Linear decay to 0 after a short warm-up.
+    """
+    steps = max(1, cell.sequences // _batch(cell))
+    return RunSpec(
+        protocol="capacity",
+        seed=cell.seed,
+        task=cell.task,
+        model=ModelSpec(
+            dim=cell.dim,
+            layers=cell.layers,
+            heads=cell.heads,
+            rank=cell.rank,
+            temperature="learned",
+            feedforward=0 if cell.layers == 1 else min(4 * cell.dim, 2048),
+            output_gain=8.0,
+            final_gain=cell.dim**-0.5,
+        ),
+        optim=OptimSpec(
+            lr=0.005,
+            lr_multipliers=LrMultipliers(temperature=50.0),
+            steps=steps,
+            batch=_batch(cell),
+            schedule="linear",
+            warmup=min(100, steps // 10),
+            epoch_steps=max(1, min(_EPOCH, steps)) if steps < 1000 else max(_EPOCH, steps // 20),
+        ),
+    )
+
+
+def _batch(cell: Cell) -> int:
+    """Small budgets buy more from many small steps than from few large ones."""
+    return _BATCH if cell.sequences >= 1_000_000 else 64

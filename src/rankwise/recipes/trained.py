@@ -1,0 +1,48 @@
+"""From a sweep to its trained runs: train what is missing, then read everything from the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankwise.spec import RunSpec, SweepSpec
+from rankwise.sweep.plan import plan_sweep
+from rankwise.sweep.session import raise_for_failures, run_here
+from rankwise.sweep.store import read_store
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedRun:
+    """A run and what it reached; ``seconds`` of work, all attempts together."""
+
+    run: RunSpec
+    error: float
+    error_se: float
+    train_min: float
+    seconds: float
+
+
+def train_sweep(
+    sweep: SweepSpec, store: Path, *, workers: int | None = None, retry: bool = False
+) -> tuple[TrainedRun, ...]:
+    """Train what ``store`` does not hold yet and return every run of ``sweep``, in its order.
+
+    Raises when runs failed or the sweep was stopped; the same call continues.
+    """
+    plan = plan_sweep(sweep)
+    raise_for_failures(plan, run_here(plan, store, workers=workers, retry=retry), store)
+    return trained_runs(sweep, store)
+
+
+def trained_runs(sweep: SweepSpec, store: Path) -> tuple[TrainedRun, ...]:
+    """The runs of ``sweep`` that ``store`` holds results of."""
+    with read_store(store) as reader:
+        done = {row.run_id: row for row in reader.rows("done")}
+    found = []
+    for planned in plan_sweep(sweep).runs:
+        row = done.get(planned.id)
+        if row is None or row.result is None:
+            continue
+        numbers = {name: float(row.result[name]) for name in ("error", "error_se", "train_min")}
+        found.append(TrainedRun(run=planned.spec, seconds=row.seconds, **numbers))
+    return tuple(found)
