@@ -3,13 +3,13 @@ import math
 
 import pytest
 import torch
-from spec_examples import small_run
 
 from rankwise.nn import Transformer
 from rankwise.spec import LrMultipliers, ModelSpec, OptimSpec, RunSpec, TaskSpec, plain
 from rankwise.train import loop
 from rankwise.train.contract import Diverged, Stopped
 from rankwise.train.loop import Training, run_entry, train
+from spec_examples import small_run
 
 
 def thirty_steps(optimizer="muon", **fields):
@@ -302,3 +302,10 @@ def test_the_start_of_the_last_layer():
     assert torch.equal(larger.blocks[0].attention_norm.weight, torch.ones(6))
     lengths = larger(torch.randn(2, 3, 6)).norm(dim=-1)
     torch.testing.assert_close(lengths, torch.full((2, 3), 0.25 * math.sqrt(6)))
+
+
+def test_closed_branches_leave_the_earlier_layers_as_the_identity():
+    spec = ModelSpec(dim=6, heads=2, rank=3, layers=3, feedforward=5, norm="none", branch_gain=0.0)
+    model, x = Transformer(spec), torch.randn(2, 4, 6)
+    *_, last = model.attention_layers()
+    torch.testing.assert_close(model(x), x + last(x))

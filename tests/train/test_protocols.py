@@ -41,7 +41,9 @@ def test_the_papers_layers_start_equal_and_epoch_zero_moves_nothing():
         training.advance()
     assert all(torch.equal(tensor, start[name]) for name, tensor in training.model.state_dict().items())
     training.advance()
-    assert not torch.equal(training.model.state_dict()["blocks.0.attention.q_weight"], start["blocks.0.attention.q_weight"])
+    assert not torch.equal(
+        training.model.state_dict()["blocks.0.attention.q_weight"], start["blocks.0.attention.q_weight"]
+    )
 
 
 def test_the_papers_budget_and_schedule():

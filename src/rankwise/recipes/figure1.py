@@ -161,5 +161,7 @@ def reading(points: Sequence[Point]) -> list[str]:
         shallow = min(gap.half for gap in by_depth[1])
         deep = min(gap.half for gap in by_depth[deepest])
         verb = "narrows" if deep < shallow else "does not narrow"
-        lines.append(f"Depth {verb} it: the best half rank error goes from {shallow:.2g} to {deep:.2g} with {deepest} layers.")
+        lines.append(
+            f"Depth {verb} it: the best half rank error goes from {shallow:.2g} to {deep:.2g} with {deepest} layers."
+        )
     return lines

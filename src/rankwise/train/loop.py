@@ -88,9 +88,7 @@ class Training:
             self._average = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(run.optim.ema))
         self._data = torch.Generator().manual_seed(derived_seed(run.id, "data"))
         held_out = torch.Generator().manual_seed(derived_seed(run.id, "validation"))
-        self._held_out = [
-            self._draw(run.optim.validation_batch, held_out) for _ in range(run.optim.validation_batches)
-        ]
+        self._held_out = [self._draw(run.optim.validation_batch, held_out) for _ in range(run.optim.validation_batches)]
         self._curve: dict[str, list[Any]] = {"steps": [], "train": [], "validation": [], "validation_se": []}
         self._epoch_loss = 0.0
         self._train_min: float | None = None

@@ -91,8 +91,9 @@ def capacity(cell: Cell) -> RunSpec:
     - RMSNorm with a gain a coordinate; the last one starts at the length of the targets.
     - One learned temperature a head, with 50 times the learning rate: an exact head needs scores of hundreds.
     - The last W_O starts 8 times larger: behind a post-norm the residual x_i is an error of about 1/gain^2.
-    - One layer has no feed-forward: it acts after the choice is made, and only slows the optimiser.
-    - Linear decay to 0 after a short warm-up.
+    - One layer has no feed-forward: it acts after the choice is made, and only slows the optimiser. Deeper models have
+      one of 4 dim, with a tenth of the learning rate; all branches but the last attention start at 0.
+    - Learning rate .16/dim, at most .01, with linear decay to 0 after a short warm-up.
     """
     steps = max(1, cell.sequences // _batch(cell))
     return RunSpec(
@@ -107,11 +108,12 @@ def capacity(cell: Cell) -> RunSpec:
             temperature="learned",
             feedforward=0 if cell.layers == 1 else min(4 * cell.dim, 2048),
             output_gain=8.0,
+            branch_gain=0.0,
             final_gain=cell.dim**-0.5,
         ),
         optim=OptimSpec(
-            lr=0.005,
-            lr_multipliers=LrMultipliers(temperature=50.0),
+            lr=min(0.01, 0.16 / cell.dim),
+            lr_multipliers=LrMultipliers(temperature=50.0, feedforward=0.1),
             steps=steps,
             batch=_batch(cell),
             schedule="linear",
