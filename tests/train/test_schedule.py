@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 import torch
 from transformers import get_cosine_schedule_with_warmup
@@ -34,7 +36,7 @@ def test_warm_up_rises_to_one_and_the_rest_never_rises(schedule):
     factors = [lr_factor(ours, step) for step in range(50)]
     assert factors[:10] == pytest.approx([k / 10 for k in range(1, 11)])
     assert factors[10] == 1
-    assert all(later <= earlier for earlier, later in zip(factors[10:], factors[11:], strict=False))
+    assert all(later <= earlier for earlier, later in pairwise(factors[10:]))
     assert factors[-1] == pytest.approx({"cosine": 0.00154, "linear": 1 / 40, "constant": 1}[schedule], rel=0.01)
 
 

@@ -16,12 +16,13 @@ from rankwise.report.panels import (
     new_figure,
     rank_axes,
 )
-from rankwise.theory.bounds import error_lower_bound
+from rankwise.theory.bounds import Values, error_lower_bound
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_BOUNDS: tuple[tuple[Values, str], ...] = (("scaled_identity", "-"), ("any", "--"))
 _KINDS: tuple[theorem.Kind, ...] = ("softmax", "generalised", "random features")
 
 
@@ -76,7 +77,7 @@ def theorem_panel(axes: Axes, points: Sequence[theorem.Point]) -> None:
     fine = [most ** (step / 60) for step in range(61)]
     series = []
     for colour, rank in zip(COLOURS, ranks, strict=False):
-        for values, line in (("scaled_identity", "-"), ("any", "--")):
+        for values, line in _BOUNDS:
             bound = [error_lower_bound(dim, rank, count, values=values).value for count in fine]
             label = f"bound, r = {rank}" if values == "scaled_identity" else ""
             style = {"color": colour, "marker": "", "linestyle": line, "linewidth": 1.2}

@@ -152,8 +152,8 @@ def reading(points: Sequence[Point]) -> list[str]:
         least, best_half = min(found, key=lambda gap: gap.ratio), min(found, key=lambda gap: gap.half)
         worst_full = max(gap.full for gap in found)
         lines.append(
-            f"{layers} layer{'s' * (layers > 1)}: full rank reaches {worst_full:.3g} or less at every budget; half rank "
-            f"is at least {least.ratio:.0f} times worse, and its best budget (d^{1 + best_half.exponent:g}) "
+            f"{layers} layer{'s' * (layers > 1)}: full rank reaches {worst_full:.3g} or less at every budget; half "
+            f"rank is at least {least.ratio:.0f} times worse, and its best budget (d^{1 + best_half.exponent:g}) "
             f"stays at {best_half.half:.2g}."
         )
     if 1 in by_depth and len(by_depth) > 1:

@@ -12,7 +12,7 @@ values, the other two against the sharper one for scaled-identity values.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from rankwise.errors import require_choice
@@ -24,6 +24,7 @@ from rankwise.theory.kernels import optimal_weights, random_features
 Preset = Literal["smoke", "demo", "laptop"]
 Kind = Literal["softmax", "generalised", "random features"]
 DRAWS = 5
+_SCORE_WIDTH = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +61,11 @@ def theorem(preset: Preset = "laptop") -> SweepSpec:
 
 
 def _run(dim: int, rank: int, heads: int, kind: str, steps: int) -> RunSpec:
-    fields = {"dim": dim, "rank": rank, "heads": heads, "norm": "none", "residual": False, "bias": False}
+    bare = ModelSpec(dim=dim, rank=rank, heads=heads, norm="none", residual=False, bias=False)
     if kind == "softmax":
-        model = ModelSpec(**fields, value_rank=dim, temperature="learned")
+        model = replace(bare, value_rank=dim, temperature="learned")
     else:
-        model = ModelSpec(**fields, generalized=32)
+        model = replace(bare, generalized=_SCORE_WIDTH)
     return RunSpec(
         protocol="capacity",
         task=TaskSpec(name="nearest", dim=dim, points=2, distribution="orthogonal"),

@@ -39,7 +39,7 @@ def build_model(run: RunSpec, device: torch.device | str = "cpu") -> nn.Module:
     PyTorch initialises from its global generator, which is therefore seeded here and put back as it was.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.random.default_generator.manual_seed(derived_seed(run.id, "init"))
+        torch.default_generator.manual_seed(derived_seed(run.id, "init"))
         return module_of(run.model, DTYPES[run.dtype]).to(device)
 
 

@@ -10,8 +10,9 @@ An entry point is a function named ``package.module:function`` and called as ``e
 - It asks ``context.should_stop()`` at least once a second or so. When that is true it writes a checkpoint and raises
   ``Stopped``.
 - It raises ``Diverged`` when the loss or the gradient is no longer finite (or the loss is a million times what it began
-  at), before the optimiser step. Any other exception is a failure, recorded with its traceback. ``OSError`` with "no space", "read-only", "quota",
-  "file too large" or "permission denied" is not the run's fault: the sweep stops, the next one continues the run.
+  at), before the optimiser step. Any other exception is a failure, recorded with its traceback. ``OSError`` with "no
+  space", "read-only", "quota", "file too large" or "permission denied" is not the run's fault: the sweep stops, the
+  next one continues the run.
 - It prints nothing that matters: its output goes to a log file.
 """
 

@@ -141,7 +141,8 @@ class Training:
 
     def result(self) -> RunResult:
         """The outcome of a run that is done."""
-        assert self.done and self._train_min is not None
+        assert self.done
+        assert self._train_min is not None
         curve = {name: tuple(self._curve[name]) for name in ("steps", "train", "validation")}
         return RunResult(
             error=self._curve["validation"][-1],
@@ -215,7 +216,7 @@ class Training:
         total = 0.0
         for piece in _pieces(batch, self.run.optim.micro_batch or len(batch)):
             loss = self._errors(self.model, piece).mean() * (len(piece) / len(batch))
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             total += loss.item()
         return total
 
