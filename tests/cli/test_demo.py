@@ -10,10 +10,10 @@ from rankwise.recipes import figure1, theorem
 @pytest.fixture
 def small(monkeypatch):
     """The demo's own path through workers, store and figure, with a few steps a run."""
-    grid = figure1.Grid(dim=4, points=3, ranks=(2, 4), sequences={1: 640, 3: 640})
-    monkeypatch.setitem(figure1.GRIDS, "demo", grid)
-    monkeypatch.setitem(theorem.GRIDS, "demo", {4: theorem.Grid(ranks=(1, 4), heads=(1, 2))})
-    monkeypatch.setitem(theorem._STEPS, "demo", 60)
+    grid = figure1.Settings(dim=4, points=3, ranks=(2, 4), sequences={1: 640, 3: 640})
+    monkeypatch.setitem(figure1.PRESETS, "demo", grid)
+    few = theorem.Settings(steps=60, grids={4: theorem.Grid(ranks=(1, 4), heads=(1, 2))})
+    monkeypatch.setitem(theorem.PRESETS, "demo", few)
 
 
 def test_demo_trains_draws_and_reads(small, tmp_path, capsys):
@@ -35,7 +35,7 @@ def test_demo_trains_draws_and_reads(small, tmp_path, capsys):
 
 def test_dry_run_writes_nothing(tmp_path, capsys):
     assert main(["demo", "--store", str(tmp_path / "new"), "--dry-run", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["to_do"] == recipe.demo().size()
+    assert json.loads(capsys.readouterr().out)["to_do"] == sum(sweep.size() for sweep in recipe.sweeps())
     assert not (tmp_path / "new").exists()
 
 

@@ -31,19 +31,22 @@ def demo(
     """
     from rankwise.recipes import demo as recipe
     from rankwise.recipes.trained import train_sweep
-    from rankwise.report.panels import new_figure, save_figure
+    from rankwise.report.figures import new_figure, save_figure
+    from rankwise.spec import SweepSpec
     from rankwise.sweep.plan import plan_sweep
 
     if workers is not None:
         require_int("--workers", workers, minimum=1)
-    sweep = recipe.demo()
+    sweeps = recipe.sweeps()
     if dry_run:
         from rankwise.cli.dry_run import show_plan
 
-        show_plan(plan_sweep(sweep), store, workers=workers, json=json)
+        both = SweepSpec(name="demo", runs=tuple(run for sweep in sweeps for run in sweep.expand()))
+        show_plan(plan_sweep(both), store, workers=workers, json=json)
         return
     new_figure(1, 1)  # a missing extra is better noticed before training
-    trade_off, setting = recipe.split(train_sweep(sweep, store, workers=workers))
+    trained = [run for sweep in sweeps for run in train_sweep(sweep, store, workers=workers)]
+    trade_off, setting = recipe.split(trained)
     png, svg = save_figure(recipe.draw(trade_off, setting), store / "demo")
     lines = recipe.reading(trade_off, setting)
     if json:

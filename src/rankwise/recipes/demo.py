@@ -14,19 +14,17 @@ from typing import TYPE_CHECKING
 
 from rankwise.recipes import figure1, theorem
 from rankwise.recipes.baselines import trivial_errors
-from rankwise.recipes.drawing import figure1_panel, theorem_panel
 from rankwise.recipes.trained import TrainedRun
-from rankwise.report.panels import new_figure
+from rankwise.report.figures import new_figure
 from rankwise.spec import SweepSpec
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def demo() -> SweepSpec:
-    """All runs of the figure as one sweep."""
-    parts = (figure1.figure1("demo"), theorem.theorem("demo"))
-    return SweepSpec(name="demo", runs=tuple(run for part in parts for run in part.expand()))
+def sweeps() -> tuple[SweepSpec, SweepSpec]:
+    """The runs of the left and of the right side."""
+    return figure1.sweep("demo"), theorem.sweep("demo")
 
 
 def split(runs: Sequence[TrainedRun]) -> tuple[list[figure1.Point], list[theorem.Point]]:
@@ -38,16 +36,16 @@ def split(runs: Sequence[TrainedRun]) -> tuple[list[figure1.Point], list[theorem
 
 def draw(trade_off: Sequence[figure1.Point], setting: Sequence[theorem.Point]) -> Figure:
     """One row: a panel a depth, and the theorem's."""
-    grid = figure1.GRIDS["demo"]
+    grid = figure1.PRESETS["demo"]
     levels = trivial_errors(grid.dim, grid.points)
     depths = sorted({point.layers for point in trade_off})
     figure = new_figure(4.3 * (len(depths) + 1), 4.0)
     panels = figure.subplots(1, len(depths) + 1)
     for axes, layers in zip(panels, depths, strict=False):
-        figure1_panel(axes, [point for point in trade_off if point.layers == layers], levels)
+        figure1.draw_panel(axes, [point for point in trade_off if point.layers == layers], levels)
     for axes in panels[1 : len(depths)]:
         axes.sharey(panels[0])
-    theorem_panel(panels[-1], setting)
+    theorem.draw_panel(panels[-1], setting)
     figure.suptitle(
         f"Farthest of {grid.points} points in {grid.dim} dimensions (left), "
         f"nearest of 2 orthogonal points and its bound (right)",

@@ -11,21 +11,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rankwise.errors import require_choice
-from rankwise.recipes.trained import TrainedRun
+from rankwise.recipes.baselines import trivial_errors
+from rankwise.recipes.registry import Reproduced
+from rankwise.recipes.trained import TrainedRun, write_csv
+from rankwise.report.figures import new_figure, save_figure
+from rankwise.report.panels import Series, draw_levels, draw_series, rank_axes
 from rankwise.spec import RunSpec, SweepSpec, heads_for_budget
 from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity, paper
 
-Preset = Literal["smoke", "demo", "laptop", "paper"]
-Protocol = Literal["capacity", "paper"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 EXPONENTS = (1.0, 1.5, 2.0)
 _PROTOCOLS: dict[str, Callable[[Cell], RunSpec]] = {"capacity": capacity, "paper": paper}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid:
+class Settings:
     """The sizes of a preset; ``sequences`` is the budget of a run by its number of layers."""
 
     dim: int
@@ -36,11 +43,11 @@ class Grid:
     seeds: tuple[int, ...] = (0,)
 
 
-GRIDS: dict[Preset, Grid] = {
-    "smoke": Grid(dim=4, points=4, ranks=(1, 2, 4), sequences={1: 19_200, 3: 19_200}),
-    "demo": Grid(dim=16, points=8, ranks=(4, 8, 16), sequences={1: 64_000, 3: 64_000}),
-    "laptop": Grid(dim=16, points=8, ranks=(2, 4, 8, 16), sequences={1: 96_000, 3: 128_000}),
-    "paper": Grid(
+PRESETS: dict[str, Settings] = {
+    "smoke": Settings(dim=4, points=4, ranks=(1, 2, 4), sequences={1: 19_200, 3: 19_200}),
+    "demo": Settings(dim=16, points=8, ranks=(4, 8, 16), sequences={1: 64_000, 3: 64_000}),
+    "laptop": Settings(dim=16, points=8, ranks=(2, 4, 8, 16), sequences={1: 96_000, 3: 128_000}),
+    "paper": Settings(
         dim=64,
         points=16,
         ranks=(1, 2, 4, 8, 16, 32, 64),
@@ -49,11 +56,11 @@ GRIDS: dict[Preset, Grid] = {
 }
 
 
-def figure1(preset: Preset = "laptop", protocol: Protocol = "capacity") -> SweepSpec:
+def sweep(preset: str = "laptop", protocol: str = "capacity") -> SweepSpec:
     """The runs of the figure. ``protocol`` "paper" spends the paper's full 25.6 million sequences at preset "paper"."""
-    require_choice("preset", preset, get_args(Preset))
+    require_choice("preset", preset, tuple(PRESETS))
     require_choice("protocol", protocol, tuple(_PROTOCOLS))
-    grid = GRIDS[preset]
+    grid = PRESETS[preset]
     runs = []
     for layers, sequences in grid.sequences.items():
         for exponent in grid.exponents:
@@ -165,3 +172,61 @@ def reading(points: Sequence[Point]) -> list[str]:
             f"Depth {verb} it: the best half rank error goes from {shallow:.2g} to {deep:.2g} with {deepest} layers."
         )
     return lines
+
+
+def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figure:
+    """One panel a depth, one line a budget; ``levels`` are the trivial predictors."""
+    depths = sorted({point.layers for point in points})
+    figure = new_figure(4.2 * len(depths), 3.8)
+    panels = figure.subplots(1, len(depths), squeeze=False, sharey=True)[0]
+    for axes, layers in zip(panels, depths, strict=True):
+        draw_panel(axes, [point for point in points if point.layers == layers], levels)
+    figure.suptitle(title, fontsize=11)
+    return figure
+
+
+def draw_panel(axes: Axes, points: Sequence[Point], levels: dict[str, float]) -> None:
+    """Error against rank at one depth."""
+    budgets = sorted({point.exponent for point in points})
+    series = []
+    for exponent in budgets:
+        line = sorted((point for point in points if point.exponent == exponent), key=lambda point: point.rank)
+        series.append(
+            Series(
+                label=f"$d^{{{1 + exponent:g}}}$ parameters, $H = d^{{{exponent:g}}}/r$",
+                x=[point.rank for point in line],
+                y=[point.error for point in line],
+                spread=[point.spread for point in line],
+            )
+        )
+    draw_series(axes, series)
+    draw_levels(axes, levels)
+    layers = points[0].layers
+    rank_axes(axes, sorted({point.rank for point in points}), f"{layers} layer{'s' * (layers > 1)}")
+    axes.legend(fontsize=7, loc="lower left")
+
+
+def present(preset: str, runs: Sequence[TrainedRun], out: Path) -> Reproduced:
+    """Figure, CSV, table and reading of trained runs."""
+    points = points_of(runs)
+    settings = PRESETS[preset]
+    title = f"Farthest of {settings.points} points in {settings.dim} dimensions"
+    figure = draw(points, trivial_errors(settings.dim, settings.points), title)
+    rows = [
+        (
+            point.layers,
+            f"d^{1 + point.exponent:g}",
+            point.heads,
+            point.rank,
+            point.error,
+            point.spread,
+            point.parameters,
+        )
+        for point in points
+    ]
+    return Reproduced(
+        columns=("layers", "budget", "heads", "rank", "error", "standard error", "parameters"),
+        rows=tuple(rows),
+        reading="\n".join(reading(points)),
+        files=(*save_figure(figure, out / "figure1"), write_csv("figure1", runs, out / "figure1.csv")),
+    )

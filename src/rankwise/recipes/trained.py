@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +11,11 @@ from rankwise.spec import RunSpec, SweepSpec
 from rankwise.sweep.plan import plan_sweep
 from rankwise.sweep.session import raise_for_failures, run_here
 from rankwise.sweep.store import read_store
+
+_CSV_COLUMNS = (
+    *("figure", "protocol", "dim", "points", "layers", "heads", "rank", "seed", "sequences"),
+    *("error", "error_se", "train_min", "parameters", "seconds", "run_id"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +26,7 @@ class TrainedRun:
     error: float
     error_se: float
     train_min: float
+    sequences: int
     seconds: float
 
 
@@ -44,5 +52,21 @@ def trained_runs(sweep: SweepSpec, store: Path) -> tuple[TrainedRun, ...]:
         if row is None or row.result is None:
             continue
         numbers = {name: float(row.result[name]) for name in ("error", "error_se", "train_min")}
-        found.append(TrainedRun(run=planned.spec, seconds=row.seconds, **numbers))
+        sequences = int(row.result["sequences"])
+        found.append(TrainedRun(run=planned.spec, sequences=sequences, seconds=row.seconds, **numbers))
     return tuple(found)
+
+
+def write_csv(figure: str, runs: Sequence[TrainedRun], path: Path) -> Path:
+    """One row a run: what it was, what it reached, and the id that leads back to its spec."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(_CSV_COLUMNS)
+        for trained in runs:
+            run, model = trained.run, trained.run.model
+            shape = (model.dim, run.task.points, model.layers, model.heads, model.rank, run.seed)
+            reached = (trained.sequences, trained.error, trained.error_se, trained.train_min)
+            cost = (model.parameters(), round(trained.seconds, 3))
+            writer.writerow((figure, run.protocol, *shape, *reached, *cost, run.id))
+    return path

@@ -7,18 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankwise.errors import MissingExtraError
+from rankwise.report.figures import COLOURS, MARKERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-# Wong (2011): told apart with any kind of colour vision, and in grey by their markers.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,15 +24,6 @@ class Series:
     y: Sequence[float]
     spread: Sequence[float] = ()
     style: dict[str, Any] | None = None
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure that belongs to no window."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("report", "drawing a figure") from None
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def draw_series(axes: Axes, series: Sequence[Series]) -> None:
@@ -88,18 +73,6 @@ def heads_axes(axes: Axes, heads: Sequence[int], title: str) -> None:
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
     _name(axes, "heads", title)
-
-
-def save_figure(figure: Figure, stem: Path) -> tuple[Path, Path]:
-    """``stem``.png and ``stem``.svg, the same bytes for the same figure."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    png, svg = stem.with_suffix(".png"), stem.with_suffix(".svg")
-    figure.savefig(png, dpi=160, metadata={"Software": "rankwise"})
-    import matplotlib
-
-    with matplotlib.rc_context({"svg.hashsalt": "rankwise", "svg.fonttype": "none"}):
-        figure.savefig(svg, metadata={"Date": None, "Creator": "rankwise"})
-    return png, svg
 
 
 def _name(axes: Axes, x: str, title: str) -> None:
