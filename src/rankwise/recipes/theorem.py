@@ -96,7 +96,7 @@ def _run(dim: int, rank: int, heads: int, kind: str, steps: int) -> RunSpec:
             steps=steps,
             batch=256,
             schedule="linear",
-            warmup=50,
+            warmup=min(50, steps // 10),
             epoch_steps=steps // 4,
             validation_batches=32,
             validation_batch=512,
