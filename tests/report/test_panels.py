@@ -27,9 +27,9 @@ def test_spreads_become_error_bars(axes):
 
 
 def test_levels_are_lines_with_their_names(axes):
-    draw_levels(axes, {"zero": 1.0, "mean": 0.5})
-    assert [line.get_ydata()[0] for line in axes.lines] == [1.0, 0.5]
-    assert [text.get_text() for text in axes.texts] == ["zero", "mean"]
+    draw_levels(axes, {"zero": 1.0, "mean": 0.5, "almost zero": 0.98})
+    assert [line.get_ydata()[0] for line in axes.lines] == [0.5, 0.98]
+    assert [text.get_text() for text in axes.texts] == ["mean", "almost zero, zero"]
 
 
 def test_axes_tick_where_there_are_points(axes):

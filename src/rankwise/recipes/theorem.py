@@ -33,7 +33,11 @@ Kind = Literal["softmax", "generalised", "random features"]
 DRAWS = 5
 _SCORE_WIDTH = 32
 _BOUNDS: tuple[tuple[Values, str], ...] = (("scaled_identity", "-"), ("any", "--"))
-_KINDS: tuple[Kind, ...] = ("softmax", "generalised", "random features")
+_LABELS: dict[Kind, str] = {
+    "softmax": "softmax heads",
+    "generalised": "generalised heads",
+    "random features": "random heads, best weights",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +62,7 @@ PRESETS: dict[str, Settings] = {
     "laptop": Settings(
         steps=1500,
         grids={
-            8: Grid(ranks=(1, 2, 4, 6, 7, 8), heads=(1, 2, 4, 8, 16, 32)),
+            8: Grid(ranks=(1, 2, 4, 6, 7, 8), heads=(1, 4, 8, 32)),
             16: Grid(ranks=(1, 4, 8, 12, 16), heads=(1, 4, 16, 64)),
             32: Grid(ranks=(1, 8, 16, 32), heads=(1, 8, 32)),
         },
@@ -194,14 +198,14 @@ def draw_panel(axes: Axes, points: Sequence[Point]) -> None:
             label = f"bound, r = {rank}" if values == "scaled_identity" else ""
             style = {"color": colour, "marker": "", "linestyle": line, "linewidth": 1.2}
             series.append(Series(label=label, x=fine, y=bound, style=style))
-        for marker, kind in zip(MARKERS, _KINDS, strict=False):
+        for marker, kind in zip(MARKERS, _LABELS, strict=False):
             found = sorted((p for p in points if p.kind == kind and p.rank == rank), key=lambda point: point.heads)
             style = {"color": colour, "marker": marker, "linestyle": "", "fillstyle": "none"}
             x, y = [point.heads for point in found], [point.error for point in found]
             series.append(Series(label="", x=x, y=y, spread=[point.error_se for point in found], style=style))
     draw_series(axes, series)
-    for marker, kind in zip(MARKERS, _KINDS, strict=False):
-        axes.plot([], [], color="0.3", marker=marker, linestyle="", fillstyle="none", label=f"{kind} heads")
+    for marker, kind in zip(MARKERS, _LABELS, strict=False):
+        axes.plot([], [], color="0.3", marker=marker, linestyle="", fillstyle="none", label=_LABELS[kind])
     axes.plot([], [], color="0.3", linestyle="--", label="bound, any values")
     draw_levels(axes, {"mean of the points": 0.5})
     heads_axes(axes, heads, f"d = {dim}: trained, random, and the bound")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rankwise.report.figures import COLOURS, MARKERS
+from rankwise.report.figures import COLOURS, GUIDE, MARKERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,9 +43,9 @@ def draw_series(axes: Axes, series: Sequence[Series]) -> None:
 
 
 def draw_levels(axes: Axes, levels: dict[str, float]) -> None:
-    """Horizontal lines with their names at the left end: what trivial predictors reach."""
-    for name, height in levels.items():
-        axes.axhline(height, color="0.55", linewidth=0.8, linestyle=":")
+    """Horizontal lines with their names at the left end: what trivial predictors reach. Near ones share a name."""
+    for name, height in _joined(levels).items():
+        axes.axhline(height, color=GUIDE, linewidth=0.8, linestyle=":")
         axes.annotate(
             name,
             (0.01, height),
@@ -53,8 +53,19 @@ def draw_levels(axes: Axes, levels: dict[str, float]) -> None:
             xytext=(0, 2),
             textcoords="offset points",
             fontsize=7,
-            color="0.35",
+            color=GUIDE,
         )
+
+
+def _joined(levels: dict[str, float], within: float = 0.05) -> dict[str, float]:
+    joined: dict[str, float] = {}
+    for name, height in sorted(levels.items(), key=lambda level: level[1]):
+        last = next(reversed(joined), None)
+        if last is not None and height - joined[last] <= within * height:
+            joined[f"{last}, {name}"] = joined.pop(last)
+        else:
+            joined[name] = height
+    return joined
 
 
 def rank_axes(axes: Axes, ranks: Sequence[int], title: str) -> None:
