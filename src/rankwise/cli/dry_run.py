@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,20 +14,20 @@ if TYPE_CHECKING:
 
 def show_plan(plan: Plan, store: Path, *, workers: int | None, json: bool) -> None:
     """The plan with its costs; reads the store if there is one, writes nothing."""
-    from rankwise.sweep.cost import rate_of_finished, rate_of_machine, wall_seconds
+    from rankwise.sweep.cost import corrected, measured_rate, run_seconds, wall_seconds
     from rankwise.sweep.database import database
     from rankwise.sweep.engines.local import usable_cores
     from rankwise.sweep.store import OUTCOMES, Status, read_store
 
-    rate, statuses = None, dict[str, Status]()
+    rate, statuses = measured_rate(), dict[str, Status]()
     if database(store).exists():
         with read_store(store) as reader:
             statuses = reader.statuses()
-            rate = rate_of_finished(reader.rows("done"))
-    rate = rate or rate_of_machine()
-    left = [run.flops for run in plan.runs if statuses.get(run.id) not in OUTCOMES]
+            rate = corrected(rate, reader.rows("done"))
+    estimates = {run.id: run_seconds(run.spec, rate) for run in plan.runs}
+    left = [estimates[run.id] for run in plan.runs if statuses.get(run.id) not in OUTCOMES]
     seats = workers or usable_cores()
-    seconds = wall_seconds(left, rate, seats)
+    seconds = wall_seconds(left, seats)
     if json:
         runs = [
             {
@@ -35,12 +36,12 @@ def show_plan(plan: Plan, store: Path, *, workers: int | None, json: bool) -> No
                 "status": statuses.get(run.id, "new"),
                 "parameters": run.parameters,
                 "operations": run.flops,
-                "seconds": run.flops / rate.flops,
+                "seconds": estimates[run.id],
             }
             for run in plan.runs
         ]
         totals = {"to_do": len(left), "merged": plan.merged, "workers": seats, "seconds": seconds}
-        print_json({"name": plan.name, **totals, "rate": rate.flops, "rate_source": rate.source, "runs": runs})
+        print_json({"name": plan.name, **totals, "rate": asdict(rate), "runs": runs})
         return
     from rich.table import Table
     from rich.text import Text
@@ -51,13 +52,13 @@ def show_plan(plan: Plan, store: Path, *, workers: int | None, json: bool) -> No
     for column in ("parameters", "operations", "time"):
         table.add_column(column, justify="right")
     for run in plan.runs:
-        cost = (f"{run.parameters:,}", f"{run.flops:.2e}", duration(run.flops / rate.flops))
+        cost = (f"{run.parameters:,}", f"{run.flops:.2e}", duration(estimates[run.id]))
         table.add_row(run.id, Text(run.label), statuses.get(run.id, "new"), *cost)
     equal = f" ({plan.merged} equal ones merged)" if plan.merged else ""
     reading = (
         f"{len(plan.runs)} runs{equal}, {len(left)} to do: about {duration(seconds)} with {seats} workers\n"
-        f"time = operations / rate; rate = {rate.flops / 1e9:.1f} GFLOP/s a worker, {rate.source}\n"
-        f"operations = 3 forward passes for each example trained on, 1 for each validated on (rankwise.sweep.cost)"
+        f"time = operations / rate + calls * {rate.call_seconds * 1e6:.1f} us (formulas: rankwise.sweep.cost)\n"
+        f"rate = {rate.flops / 1e9:.1f} GFLOP/s a worker: {rate.source}"
     )
     out = console()
     out.print(table)

@@ -28,6 +28,9 @@ from rankwise.nn.mixing import (
 from rankwise.nn.rotary import rotate, rotation
 from rankwise.spec import AttentionSpec, RotarySpec
 
+# Stacking the projections of the same tokens saves launches, and costs a copy of their gradients: it pays while narrow.
+STACKED_UP_TO_COLUMNS = 512
+
 
 class MultiheadAttention(nn.Module):
     """``y_i -> (1/A) [ sum_h W_O,h W_V,g X phi_j(s_h <W_Q,h y_i, W_K,g x_j>) + sum of A output biases ]``.
@@ -371,14 +374,15 @@ class MultiheadAttention(nn.Module):
 def _projected(
     tokens: Float[Tensor, "B N c"], parts: Sequence[tuple[Float[Tensor, "_ _ c"], Float[Tensor, "_ _"] | None]]
 ) -> list[Float[Tensor, "B N _ _"]]:
-    """All parts (weights [heads, rank, c], biases [heads, rank]) and all their heads in one product."""
+    """All heads of each part (weights [heads, rank, c], biases [heads, rank]) in one product; narrow parts together."""
     weights = [weight.flatten(0, 1) for weight, _ in parts]
-    biases = [bias.flatten() for _, bias in parts if bias is not None]
-    if len(parts) == 1:
-        flat = [linear(tokens, weights[0], biases[0] if biases else None)]
-    else:
-        stacked = linear(tokens, torch.cat(weights), torch.cat(biases) if biases else None)
+    biases = [None if bias is None else bias.flatten() for _, bias in parts]
+    stacked_bias = [bias for bias in biases if bias is not None]
+    if len(parts) > 1 and sum(map(len, weights)) <= STACKED_UP_TO_COLUMNS:
+        stacked = linear(tokens, torch.cat(weights), torch.cat(stacked_bias) if stacked_bias else None)
         flat = list(stacked.split([len(weight) for weight in weights], dim=2))
+    else:
+        flat = [linear(tokens, weight, bias) for weight, bias in zip(weights, biases, strict=True)]
     return [piece.unflatten(2, weight.shape[:2]) for piece, (weight, _) in zip(flat, parts, strict=True)]
 
 

@@ -15,27 +15,9 @@ from torch.nn.functional import pad
 
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.nn.attention import MultiheadAttention
+from rankwise.nn.feedforward import FeedForward
 from rankwise.nn.norms import build_norm
 from rankwise.spec import ModelSpec
-
-
-class FeedForward(nn.Sequential):
-    """``W_2 act(W_1 x)``, a token at a time."""
-
-    def __init__(
-        self, spec: ModelSpec, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> None:
-        super().__init__(
-            nn.Linear(spec.width, spec.feedforward, bias=spec.bias, device=device, dtype=dtype),
-            nn.ReLU() if spec.activation == "relu" else nn.GELU(),
-            nn.Linear(spec.feedforward, spec.width, bias=spec.bias, device=device, dtype=dtype),
-        )
-
-    @torch.no_grad()
-    def scale_output(self, factor: float) -> None:
-        """Multiply what this adds to the residual stream."""
-        for parameter in self[2].parameters():
-            parameter.mul_(factor)
 
 
 class Block(nn.Module):

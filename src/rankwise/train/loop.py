@@ -19,6 +19,7 @@ from rankwise.tasks import Batch
 from rankwise.train.build import DTYPES, build_model, build_task
 from rankwise.train.checkpoint import State, read_checkpoint, write_checkpoint
 from rankwise.train.contract import Diverged, Stopped, WorkerContext
+from rankwise.train.memory import keep_freed_memory
 from rankwise.train.optimizers import build_optimizers, set_lr
 from rankwise.train.result import Curve, RunResult
 from rankwise.train.schedule import lr_factor
@@ -43,6 +44,7 @@ def run_entry(spec: Mapping[str, Any], context: WorkerContext) -> dict[str, Any]
 
     The last checkpoint stays: it holds the trained weights.
     """
+    keep_freed_memory()
     run = from_plain(RunSpec, spec)
     training = Training(run)
     saved = read_checkpoint(context.checkpoint_dir, run.id)

@@ -126,7 +126,10 @@ def draw(data: Laws, stem: Path) -> tuple[Path, Path]:
                 linestyle="none",
                 capsize=2,
             )
-        left.set(yscale="log", ylabel="head dimension", title="what 90 % of the plateau takes")
+        left.set_yscale("log", base=2)
+        ticks = [32, 64, 128, 256, 512]
+        left.set_yticks(ticks, [str(tick) for tick in ticks])
+        left.set(ylabel="head dimension", title="what 90 % of the plateau takes")
         right.set(ylim=(0.45, 1.0), ylabel="hardmax rank / plateau", title="what heads keep that grow by a law")
         for axes in (left, right):
             axes.set_xscale("log", base=2)
