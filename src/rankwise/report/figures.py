@@ -47,6 +47,11 @@ def house_style() -> Iterator[None]:
         yield
 
 
+def require_drawing() -> None:
+    """Fail now, with the install line, rather than after minutes of work."""
+    _matplotlib()
+
+
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of that size in inches that belongs to no window."""
     _matplotlib()

@@ -86,7 +86,7 @@ def saturation_law(length: int, deficit: float = 0.1) -> float:
     """t^4 / (4 (e - 1) deficit), t = Phi^-1(1 - 1/length): about log^2 length, not log length. A heuristic, no proof.
 
     A Gaussian key's norm varies by 1/sqrt(2 d) of itself, so its share varies by t^2/sqrt(2 d) of itself, and rank/n is
-    about (1 - 1/e) - t^4/(4 e d). For the full mask and Gaussian keys it lies 6 to 10 % above what quadrature gives
+    about (1 - 1/e) - t^4/(4 e d). For the full mask and Gaussian keys it lies 7 to 10 % above what quadrature gives
     (length 256 to 10^6); the paper states a lower bound of order log length, which this does not contradict.
     """
     return float(ndtri(1 / length)) ** 4 / (4 * (math.e - 1) * deficit)

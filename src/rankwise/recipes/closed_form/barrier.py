@@ -1,6 +1,6 @@
 """Barrier and saturation: mean hardmax rank of random attention against the head dimension.
 
-    rankwise reproduce barrier --preset laptop        (smoke: 3 s; laptop: 2 minutes on one core)
+    rankwise reproduce barrier --preset laptop        (smoke: 5 s; laptop: 1 minute on one core)
 
 Three panels, full mask, causal mask, and full mask with unit-norm keys; one line a sequence length by quadrature
 (``expected_hardmax_rank``), points by simulation, a star where 90 % of the plateau is reached. To expect: no line rises
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankwise.recipes.registry import Reproduced, Say, pick_preset, write_numbers
-from rankwise.report.figures import MARKERS, house_style, label_level, new_figure, ramp, save_figure
+from rankwise.report.figures import MARKERS, house_style, label_level, new_figure, ramp, require_drawing, save_figure
 from rankwise.theory.saturation import (
     expected_hardmax_rank,
     hardmax_rank_mean,
@@ -144,6 +144,7 @@ def draw(data: Barrier, stem: Path) -> tuple[Path, Path]:
 
 def reproduce(preset: str, out: Path, say: Say) -> Reproduced:
     """Compute, write numbers and pictures, and tabulate where each line saturates."""
+    require_drawing()
     data = compute(pick_preset(PRESETS, preset), say)
     files = (*draw(data, out / "barrier"), write_numbers(data, out / "barrier"))
     worst = max(

@@ -41,6 +41,8 @@ def ranks_of_scores(scores: Float[Tensor, "T N N"]) -> Ranks:
 
 def ranks_of_weights(weights: Float[Tensor, "T N N"], hardmax: Tensor | None = None) -> Ranks:
     """Ranks of softmax matrices; their hardmax has the same argmax."""
+    if len(weights) < 2:
+        raise InvalidInputError(f"weights: expected at least 2 heads, for a standard error, got {len(weights)}")
     weights = weights.double()
     tokens = weights.shape[-1]
     picked = (hardmax_rank(weights) if hardmax is None else hardmax).double() / tokens
