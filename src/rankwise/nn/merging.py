@@ -1,7 +1,7 @@
 """When is it cheaper to multiply W_Q^T W_K or W_O W_V first?
 
-Through rank R, a query costs D R and a key C R multiplications a head; through the merged D x C form a query costs D C and
-a key nothing. Multiplications are counted both ways for the sizes of a call: B batch, I queries, J keys.
+Through rank R, a query costs D R and a key C R multiplications a head; through the merged D x C form a query costs D C
+and a key nothing. Multiplications are counted both ways for the sizes of a call: B batch, I queries, J keys.
 """
 
 from __future__ import annotations
