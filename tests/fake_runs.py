@@ -135,13 +135,11 @@ def long_result(spec, context):
     return instant(spec, context) | {"curve": list(range(500_000))}
 
 
-def environment(spec, context):
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    return {"error": 0.0, "threads": [os.environ[name] for name in names], "parent": os.getppid()}
-
-
-def torch_threads(spec, context):
-    """How a run sees torch when its entry point imports it."""
+def threads(spec, context):
+    """How many a run may use, as libraries and torch see it."""
     import torch
 
-    return {"error": 0.0, "threads": torch.get_num_threads()}
+    return {
+        "error": 0.0,
+        "threads": [os.environ["OMP_NUM_THREADS"], os.environ["MKL_NUM_THREADS"], torch.get_num_threads()],
+    }

@@ -85,7 +85,7 @@ def test_dry_run_knows_what_is_done(rankwise, three):
     answer = strict(rankwise("sweep", three, "--dry-run", "--json")[1])
     assert [run["status"] for run in answer["runs"]] == ["done", "failed", "done"]
     assert answer["to_do"] == 0
-    assert answer["rate_source"] == "measured on 2 finished runs of this store"
+    assert answer["rate"]["source"].endswith("corrected by 2 finished runs of this store")
 
 
 def test_status_counts_and_explains(rankwise, three):

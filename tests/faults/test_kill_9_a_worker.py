@@ -23,6 +23,7 @@ def test_kill_9_a_worker(rankwise):
     hit = rows.pop(run_id)
     assert (hit.status, hit.attempts, hit.losses) == ("done", 2, 1)
     assert len(set(rankwise.calls(run_id))) == 2
+    assert hit.checkpoint == f"checkpoints/{run_id}/state"
     assert all((row.status, row.attempts, row.losses) == ("done", 1, 0) for row in rows.values())
 
 

@@ -11,7 +11,7 @@ from spec_examples import small_run
 
 
 def test_the_id_of_a_known_run_never_changes():
-    assert small_run().id == "eb5f0d2476ee26fc"
+    assert small_run().id == "25cef41ec58d3998"
 
 
 def test_the_canonical_form_has_defaults_sorted_keys_and_no_none():

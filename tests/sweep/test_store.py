@@ -53,12 +53,24 @@ def test_planning_again_keeps_outcomes_and_takes_new_limits(filled):
 
 
 def test_what_was_running_when_the_driver_died_is_pending(filled):
-    with open_store(filled) as store, store.transaction():
-        store.begin(IDS[2], {}, {})
+    with sqlite3.connect(filled / "runs.db") as db:
+        db.execute("UPDATE runs SET status = 'running' WHERE status = 'pending'")
+    db.close()
     assert read_store(filled).counts()["running"] == 1
     with open_store(filled) as store:
-        assert store.counts()["running"] == 0
-        assert store.counts()["pending"] == 1
+        assert (store.counts()["running"], store.counts()["pending"]) == (0, 1)
+
+
+def test_nothing_is_left_running_by_a_driver_that_leaves(filled):
+    def crash():
+        with open_store(filled) as store:
+            with store.transaction():
+                store.begin(IDS[2], {}, {})
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        crash()
+    assert read_store(filled).counts()["running"] == 0
 
 
 def test_losses_are_counted_and_reopening_forgets_them(filled):

@@ -17,6 +17,7 @@ from torch.nn.functional import linear
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.nn.factored import FactoredMatrix
 from rankwise.nn.masks import combined_mask, structural_mask
+from rankwise.nn.merging import merged_scores_pay, merged_values_pay
 from rankwise.nn.mixing import (
     choice_weights,
     choose,
@@ -27,6 +28,9 @@ from rankwise.nn.mixing import (
 )
 from rankwise.nn.rotary import rotate, rotation
 from rankwise.spec import AttentionSpec, RotarySpec
+
+# Stacking the projections of the same tokens saves launches, and costs a copy of their gradients: it pays while narrow.
+STACKED_UP_TO_COLUMNS = 512
 
 
 class MultiheadAttention(nn.Module):
@@ -199,8 +203,8 @@ class MultiheadAttention(nn.Module):
             visible = combined_mask(structure, mask, key_mask, sizes)
 
         one_mask = visible is None or visible.shape[1] == 1
-        merge_scores = self._merging_scores_pays(sizes)
-        merge_values = self._merging_values_pays(sizes) and one_mask
+        merge_scores = merged_scores_pay(spec, sizes)
+        merge_values = one_mask and merged_values_pay(spec, sizes)
         queries, keys, values = self._projections(query, context, merge_scores, merge_values)
         if self.q_norm is not None and self.k_norm is not None:
             queries, keys = self.q_norm(queries) * self._score_scales(), self.k_norm(keys)
@@ -350,35 +354,19 @@ class MultiheadAttention(nn.Module):
         group = self.spec.heads // self.spec.key_heads
         return shared if group == 1 else shared.repeat_interleave(group, 0)
 
-    def _merging_scores_pays(self, sizes: tuple[int, int, int, int]) -> bool:
-        """Fewer multiplications through one D x C form a head than through rank R?"""
-        spec, (batch, _, queries, keys) = self.spec, sizes
-        if spec.rope is not None or spec.qk_norm:
-            return False
-        D, C, H, G, R = spec.dim, spec.source_dim, spec.heads, spec.key_heads, spec.rank
-        apart = batch * (queries * H * R * D + keys * G * R * C + queries * keys * H * R)
-        merged = batch * (queries * H * D * C + queries * keys * H * C) + H * D * R * C
-        return merged < apart
-
-    def _merging_values_pays(self, sizes: tuple[int, int, int, int]) -> bool:
-        spec, (batch, _, queries, keys) = self.spec, sizes
-        D, C, H, G, V = spec.dim, spec.source_dim, spec.heads, spec.key_heads, spec.value_dim
-        apart = batch * (keys * G * V * C + queries * keys * H * V + queries * H * V * D)
-        merged = batch * (queries * keys * H * C + queries * H * C * D) + H * C * V * D
-        return merged < apart
-
 
 def _projected(
     tokens: Float[Tensor, "B N c"], parts: Sequence[tuple[Float[Tensor, "_ _ c"], Float[Tensor, "_ _"] | None]]
 ) -> list[Float[Tensor, "B N _ _"]]:
-    """All parts (weights [heads, rank, c], biases [heads, rank]) and all their heads in one product."""
+    """All heads of each part (weights [heads, rank, c], biases [heads, rank]) in one product; narrow parts together."""
     weights = [weight.flatten(0, 1) for weight, _ in parts]
-    biases = [bias.flatten() for _, bias in parts if bias is not None]
-    if len(parts) == 1:
-        flat = [linear(tokens, weights[0], biases[0] if biases else None)]
-    else:
-        stacked = linear(tokens, torch.cat(weights), torch.cat(biases) if biases else None)
+    biases = [None if bias is None else bias.flatten() for _, bias in parts]
+    stacked_bias = [bias for bias in biases if bias is not None]
+    if len(parts) > 1 and sum(map(len, weights)) <= STACKED_UP_TO_COLUMNS:
+        stacked = linear(tokens, torch.cat(weights), torch.cat(stacked_bias) if stacked_bias else None)
         flat = list(stacked.split([len(weight) for weight in weights], dim=2))
+    else:
+        flat = [linear(tokens, weight, bias) for weight, bias in zip(weights, biases, strict=True)]
     return [piece.unflatten(2, weight.shape[:2]) for piece, (weight, _) in zip(flat, parts, strict=True)]
 
 

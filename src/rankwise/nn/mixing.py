@@ -16,6 +16,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from rankwise.errors import InvalidInputError
 from rankwise.nn.masks import structural_mask
+from rankwise.nn.short_mix import ShortMix
 
 # Below this many keys the batched product beats the fused kernel on a CPU (benchmarks/layer.py measures both).
 FUSED_KERNEL_FROM_KEYS = 96
@@ -33,11 +34,16 @@ def softmax_mix(
 
     ``causal`` stands for the plain causal mask when ``visible`` is None, for kernels that know it without one.
     """
-    if keys.shape[1] >= FUSED_KERNEL_FROM_KEYS:
+    # An exported program must not depend on the length it was traced with.
+    if torch.compiler.is_exporting() or keys.shape[1] >= FUSED_KERNEL_FROM_KEYS:
         return _fused_mix(queries, keys, values, visible, causal)
     if causal:
         visible = structural_mask(queries.shape[1], keys.shape[1], causal=True, window=None, device=keys.device)
         visible = None if visible is None else visible[None, None]
+    one_head_each = keys.shape[2] == values.shape[2] == queries.shape[2]
+    if one_head_each and torch.is_grad_enabled() and keys.device.type == "cpu" and not torch.compiler.is_compiling():
+        mixed: Tensor = ShortMix.apply(queries, keys, values, None if visible is None else ~visible)
+        return mixed
     return _weighted_sum(_grouped_softmax(queries, keys, visible), values)
 
 

@@ -15,21 +15,9 @@ from torch.nn.functional import pad
 
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.nn.attention import MultiheadAttention
+from rankwise.nn.feedforward import FeedForward
 from rankwise.nn.norms import build_norm
 from rankwise.spec import ModelSpec
-
-
-class FeedForward(nn.Sequential):
-    """``W_2 act(W_1 x)``, a token at a time."""
-
-    def __init__(
-        self, spec: ModelSpec, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> None:
-        super().__init__(
-            nn.Linear(spec.width, spec.feedforward, bias=spec.bias, device=device, dtype=dtype),
-            nn.ReLU() if spec.activation == "relu" else nn.GELU(),
-            nn.Linear(spec.feedforward, spec.width, bias=spec.bias, device=device, dtype=dtype),
-        )
 
 
 class Block(nn.Module):
@@ -167,3 +155,22 @@ class Transformer(nn.Module):
             first = self.blocks[0].state_dict()
             for block in self.blocks[1:]:
                 block.load_state_dict(first)
+        *earlier, last = self.attention_layers()
+        if self.spec.output_gain is not None:
+            last.o_weight.mul_(self.spec.output_gain)
+        if self.spec.branch_gain is not None:
+            for layer in earlier:
+                layer.o_weight.mul_(self.spec.branch_gain)
+            for module in self.modules():
+                if isinstance(module, FeedForward):
+                    module.scale_output(self.spec.branch_gain)
+        if self.spec.final_gain is not None:
+            for gain in self._last_norm().parameters():
+                gain.fill_(self.spec.final_gain)
+
+    def _last_norm(self) -> nn.Module:
+        if self.spec.norm_place == "pre":
+            return self.final_norm
+        last = self.blocks[-1]
+        assert isinstance(last, Block)
+        return last.feedforward_norm or last.attention_norm

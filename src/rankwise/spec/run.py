@@ -52,7 +52,7 @@ class RunSpec:
         self._check_size()
 
     def _check_size(self) -> None:
-        model, numbers = self.model, self.optim.batch * self.task.tokens * self.task.dim
+        model, numbers = self.model, self.optim.batch * self.task.vectors * self.task.dim
         parameters = min(model.parameters(), 10**300)  # beyond what a float can print
         if parameters > MAX_PARAMETERS:
             raise InvalidInputError(
@@ -63,7 +63,7 @@ class RunSpec:
         if numbers > MAX_NUMBERS_A_BATCH:
             raise InvalidInputError(
                 f"optim.batch: expected at most {MAX_NUMBERS_A_BATCH:.0e} numbers a batch, got {numbers:.2e} from "
-                f"batch = {self.optim.batch}, {self.task.tokens} vectors an example, dim = {self.task.dim}"
+                f"batch = {self.optim.batch}, {self.task.vectors} vectors an example, dim = {self.task.dim}"
             )
 
     @property

@@ -86,6 +86,11 @@ class TaskSpec:
             )
 
     @property
-    def tokens(self) -> int:
-        """How many vectors one example holds: the points and the queries that are not points."""
+    def asked(self) -> int:
+        """Q, how many queries an example has; those of "farthest" are its points."""
+        return self.points if self.queries is None else self.queries
+
+    @property
+    def vectors(self) -> int:
+        """How many vectors an example holds: the points and the queries that are not points."""
         return self.points + (self.queries or 0)

@@ -98,6 +98,7 @@ _STORAGE_CODES = {
     sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PROTOCOL,  # a race for locks, lost too often
 }
 
 

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankwise.spec import RunSpec, SweepSpec, plain
-from rankwise.sweep.cost import run_flops
+from rankwise.sweep.cost import NOMINAL, run_flops, run_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRun:
-    """A run and what is known about it beforehand; ``label`` tells it from the others of its plan."""
+    """A run and what is known beforehand; ``label`` tells it from the others of its plan, ``work`` compares costs."""
 
     id: str
     spec: RunSpec
     label: str
     parameters: int
     flops: float
+    work: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,7 @@ class Plan:
 
     def longest_first(self) -> list[PlannedRun]:
         """The order to run them in: no long run is left to one worker at the end."""
-        return sorted(self.runs, key=lambda run: -run.flops)
+        return sorted(self.runs, key=lambda run: -run.work)
 
 
 def plan_sweep(sweep: SweepSpec) -> Plan:
@@ -48,6 +49,7 @@ def plan_sweep(sweep: SweepSpec) -> Plan:
             label=" ".join(f"{key.rpartition('.')[2]}={flat[run_id].get(key)}" for key in varying) or run_id,
             parameters=run.model.parameters(),
             flops=run_flops(run),
+            work=run_seconds(run, NOMINAL),
         )
         for run_id, run in runs.items()
     )

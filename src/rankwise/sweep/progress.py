@@ -43,9 +43,8 @@ class Tally:
         self.counts = Counter(statuses[run.id] for run in plan.runs)
         self.running: dict[str, _Running] = {}
         self.best: tuple[float, str] | None = None
-        self.last = ""
         self.stopping = False
-        self._left = {run.id: run.flops for run in plan.runs if statuses[run.id] == "pending"}
+        self._left = {run.id: run.work for run in plan.runs if statuses[run.id] == "pending"}
         self._worked = 0.0
         self._began: float | None = None
 
@@ -69,18 +68,17 @@ class Tally:
         if status == "pending":
             return
         self._left.pop(run.id, None)
-        self._worked += run.flops * (1.0 - ((was.fraction_at_start if was else None) or 0.0))
+        self._worked += run.work * (1.0 - ((was.fraction_at_start if was else None) or 0.0))
         if isinstance(error, int | float) and (self.best is None or error < self.best[0]):
             self.best = (float(error), run.label)
-        self.last = run.label
 
     def seconds_left(self) -> float | None:
-        """The work left over the speed so far, both counted in operations; None before there is a speed."""
+        """The work left over the speed so far (``rankwise.sweep.cost``); None before there is a speed."""
         if self._began is None:
             return None
-        now = [(r.run.flops, r.fraction, r.fraction_at_start or 0.0) for r in self.running.values()]
-        worked = self._worked + sum(flops * (fraction - start) for flops, fraction, start in now)
-        left = sum(self._left.values()) - sum(flops * fraction for flops, fraction, _ in now)
+        now = [(r.run.work, r.fraction, r.fraction_at_start or 0.0) for r in self.running.values()]
+        worked = self._worked + sum(work * (fraction - start) for work, fraction, start in now)
+        left = sum(self._left.values()) - sum(work * fraction for work, fraction, _ in now)
         elapsed = time.monotonic() - self._began
         return left * elapsed / worked if worked > 0 and elapsed > 0 else None
 
@@ -211,9 +209,9 @@ def duration(seconds: float | None) -> str:
 
 
 def _picture(tally: Tally) -> Group:
-    table = Table(box=None, pad_edge=False)
-    for name, side in (("running", "left"), ("step", "right"), ("error", "right"), ("time", "right")):
-        table.add_column(name, justify=side, overflow="ellipsis")  # type: ignore[arg-type]  # rich's Literal
+    table = Table("running", box=None, pad_edge=False)
+    for name in ("step", "error", "time"):
+        table.add_column(name, justify="right")
     for running in list(tally.running.values())[:16]:
         values = running.values
         step = f"{values['step']}/{values['of']}" if "step" in values and "of" in values else ""

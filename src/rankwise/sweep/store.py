@@ -12,12 +12,12 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from rankwise.errors import CorruptStoreError, InvalidInputError
+from rankwise.errors import CorruptStoreError, InvalidInputError, StorageError
 from rankwise.sweep.database import connect_to_read, connect_to_write, database, errors_named
 from rankwise.sweep.lock import driver_lock
 
@@ -146,6 +146,11 @@ class Store(StoreReader):
             changes = "status = 'pending', losses = 0, reason = NULL, traceback = NULL, digest = NULL"
             self._update(run_id, changes)
 
+    def forget_running(self) -> None:
+        """What was running is pending: the processes are gone. A transaction of its own."""
+        with self.transaction():
+            self._db.execute("UPDATE runs SET status = 'pending' WHERE status = 'running'")
+
     def begin(self, run_id: str, versions: Mapping[str, str], machine: Mapping[str, Any]) -> None:
         """A worker has begun the run."""
         self._update(
@@ -162,8 +167,8 @@ class Store(StoreReader):
 
     def note_checkpoint(self, run_id: str, path: str, sha256: str) -> None:
         """The run has a checkpoint; a path inside the store is kept relative to it, so that stores can move."""
-        inside = Path(path).is_relative_to(self.directory)
-        kept = str(Path(path).relative_to(self.directory)) if inside else path
+        here = self.directory.absolute()
+        kept = str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
         self._update(run_id, "checkpoint = ?, checkpoint_sha256 = ?", kept, sha256)
 
     def give_back(self, run_id: str, seconds: float, *, lost: bool = False) -> int:
@@ -206,10 +211,12 @@ def open_store(directory: Path) -> Iterator[Store]:
         directory.mkdir(parents=True, exist_ok=True)
     with driver_lock(directory), closing(connect_to_write(database(directory))) as connection:
         store = Store(directory, connection)
-        with store.transaction():
-            # No other driver is alive, so what says "running" was interrupted.
-            connection.execute("UPDATE runs SET status = 'pending' WHERE status = 'running'")
-        yield store
+        store.forget_running()  # no other driver is alive, so what says "running" was interrupted
+        try:
+            yield store
+        finally:
+            with suppress(StorageError, CorruptStoreError):  # the next driver will do it
+                store.forget_running()
 
 
 def read_store(directory: Path) -> StoreReader:

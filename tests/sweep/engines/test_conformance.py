@@ -231,8 +231,8 @@ def test_large_specs_and_results_pass(make_engine, job, tmp_path):
 
 
 def test_workers_have_one_thread(make_engine, job):
-    (event,) = closing(drain(make_engine(), [job("environment")])).values()
-    assert event.result["threads"] == ["1", "1"]
+    (event,) = closing(drain(make_engine(), [job("threads")])).values()
+    assert event.result["threads"] == ["1", "1", 1]
 
 
 @pytest.mark.parametrize(
