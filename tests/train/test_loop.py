@@ -29,7 +29,7 @@ def thirty_steps(optimizer="muon", **fields):
         validation_batch=8,
         weight_decay=0.1,
     )
-    model = ModelSpec(dim=6, heads=2, rank=3, layers=2, feedforward=8, temperature="learned", output_gain=3.0)
+    model = ModelSpec(dim=6, heads=2, rank=3, feedforward=8, temperature="learned", output_gain=3.0)
     whole = {"task": TaskSpec(name="farthest", dim=6, points=4), "model": model, "optim": optim}
     return RunSpec(**whole | fields)
 
@@ -72,11 +72,12 @@ def assert_same_state(one, other):
     assert one.step == other.step
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_stopped_at_every_step_and_resumed_a_run_ends_in_the_same_bits(tmp_path, optimizer):
+@pytest.mark.parametrize(("optimizer", "stops"), [("muon", range(30)), ("adamw", (0, 1, 13, 28, 29))])
+def test_stopped_at_every_step_and_resumed_a_run_ends_in_the_same_bits(tmp_path, optimizer, stops):
+    """Muon's run has AdamW in it too, so it is the one stopped everywhere."""
     run = thirty_steps(optimizer)
     straight = finished(run)
-    for k in range(30):
+    for k in stops:
         directory = tmp_path / str(k)
         directory.mkdir()
         with pytest.raises(Stopped):
