@@ -7,8 +7,10 @@ from tyro.extras import SubcommandApp
 
 def app() -> SubcommandApp:
     """All commands, in the order ``rankwise --help`` shows them."""
+    from rankwise.cli.bound import bound
     from rankwise.cli.doctor import doctor
 
     commands = SubcommandApp()
+    commands.command(bound)
     commands.command(doctor)
     return commands
