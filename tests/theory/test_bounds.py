@@ -41,6 +41,9 @@ def exact_bound(dim, rank, heads, values):
         count = (2 * degree + dim - 2) * mp.gamma(degree + dim - 2) / mp.gamma(degree + 1) / mp.gamma(dim - 1)
         return count * eigenvalue**2
 
+    def covered_from(degree):
+        return mp.nsum(lambda j: share_of_energy(degree + 2 * j) * share(degree + 2 * j), [0, mp.inf])
+
     with mp.workdps(30):
         heads, left, total, degree = mp.mpf(heads), mp.mpf(1), mp.mpf(0), 1
         while True:
@@ -48,10 +51,7 @@ def exact_bound(dim, rank, heads, values):
             if 1 - open_part < mp.mpf(10) ** -25:
                 return float((total + left) / 2)
             if open_part > 0 and degree > max(20, 5 * dim):
-                rest = mp.nsum(
-                    lambda j: share_of_energy(degree + 2 * j) * heads * share(degree + 2 * j), [0, mp.inf]
-                )
-                return float((total + left - rest) / 2)
+                return float((total + left - heads * covered_from(degree)) / 2)
             here = share_of_energy(mp.mpf(degree))
             total += here * max(0, open_part)
             left -= here
@@ -104,7 +104,7 @@ def test_plateau_of_the_linear_part(dim, error):
     linear_only = (1 - sign_energy(dim, 1)) / 2
     assert linear_only == pytest.approx(error, abs=5e-4)
     assert error_lower_bound(dim, 1, dim).value == pytest.approx(
-        linear_only - sum(sign_energy(dim, l) * dim / harmonic_dim(dim, l) for l in (3, 5, 7, 9, 11, 13)) / 2, abs=1e-5
+        linear_only - sum(sign_energy(dim, n) * dim / harmonic_dim(dim, n) for n in (3, 5, 7, 9, 11, 13)) / 2, abs=1e-5
     )
 
 
@@ -212,16 +212,14 @@ def test_shares_fall_with_the_degree():
     degrees = range(1, 42, 2)
     for dim in range(2, 26):
         for rank in range(1, dim):
-            seen = {l: visible_dim(rank, l) for l in range(1, 45, 2)}
-            own = [Fraction(seen[l], harmonic_dim(dim, l)) for l in degrees]
-            free = [Fraction(seen.get(l - 2, 0) + seen[l] + seen[l + 2], harmonic_dim(dim, l)) for l in degrees]
+            seen = {n: visible_dim(rank, n) for n in range(1, 45, 2)}
+            own = [Fraction(seen[n], harmonic_dim(dim, n)) for n in degrees]
+            free = [Fraction(seen.get(n - 2, 0) + seen[n] + seen[n + 2], harmonic_dim(dim, n)) for n in degrees]
             assert own == sorted(own, reverse=True)
             assert free == sorted(free, reverse=True) or dim == 2
             if 2 * rank > dim:
-                pair = [
-                    own_l - Fraction(visible_dim(2 * rank - dim, l), 2 * harmonic_dim(dim, l))
-                    for own_l, l in zip(own, degrees, strict=True)
-                ]
+                shared = [Fraction(visible_dim(2 * rank - dim, n), harmonic_dim(dim, n)) for n in degrees]
+                pair = [2 * one - both for one, both in zip(own, shared, strict=True)]
                 assert pair == sorted(pair, reverse=True)
 
 

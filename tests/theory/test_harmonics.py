@@ -92,8 +92,8 @@ def test_even_degrees_carry_nothing():
 @given(st.integers(2, 10_000), st.integers(1, 10**12))
 def test_real_degree_formulas_follow_the_exact_recursions(dim, half):
     degree = 2.0 * half - 1
-    l, d = mp.mpf(degree), dim
-    ratio = (l / (l + d)) ** 2 * (2 * l + d + 2) / (2 * l + d - 2) * (l + d - 2) * (l + d - 1) / ((l + 1) * (l + 2))
+    n, d = mp.mpf(degree), dim
+    ratio = (n / (n + d)) ** 2 * (2 * n + d + 2) / (2 * n + d - 2) * (n + d - 2) * (n + d - 1) / ((n + 1) * (n + 2))
     assert energy(dim, np.array(degree + 2)) / energy(dim, np.array(degree)) == pytest.approx(float(ratio), rel=1e-13)
 
 
@@ -133,7 +133,7 @@ def test_feature_weights_represent_the_truncated_sign(degrees):
     x, y = np.array([1.0, 0, 0]), np.array([0.96, 0.28, 0])
     sample = feature_weight(dim, np.clip(np.sum(q * k, axis=1), -1, 1), degrees) * np.sign(q @ y) * np.sign(k @ x)
     chosen = (1, 3) if degrees == 3 else degrees
-    truncated = sum(sign_eigenvalue(dim, l) * harmonic_dim(dim, l) * gegenbauer(dim, l, x @ y) for l in chosen)
+    truncated = sum(sign_eigenvalue(dim, n) * harmonic_dim(dim, n) * gegenbauer(dim, n, x @ y) for n in chosen)
     assert abs(sample.mean() - truncated) < 4 * sample.std() / math.sqrt(len(sample))
     assert abs(truncated) > 6 * sample.std() / math.sqrt(len(sample))  # the check could fail
 
