@@ -73,8 +73,8 @@ class Coverage:
         low = sum(part.low if sign > 0 else -part.high for sign, part in covered)
         high = sum(part.high if sign > 0 else -part.low for sign, part in covered)
 
-        # Beyond the rule (l + (d-2)/2)^2 eta_l^2 falls to its limit, and the share to its own; a convex sum lies between
-        # the trapezoids and the midpoints.
+        # Beyond the rule (l + (d-2)/2)^2 eta_l^2 falls to its limit, and the share to its own; a convex sum lies
+        # between the trapezoids and the midpoints.
         end = rule.end
         shifted = end + (self.dim - 2) / 2
         rest = Bracket(
