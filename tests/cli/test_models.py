@@ -1,10 +1,14 @@
 import json
+import subprocess
+import sys
 
 import pytest
 from rich.console import Console
 
 from rankwise.cli import main
 from rankwise.shapes import published_shapes
+from rankwise.theory.bounds import error_lower_bound
+from rankwise.theory.harmonics import sign_energy
 
 PLAIN = {"hidden_size": 960, "num_hidden_layers": 4, "num_attention_heads": 15, "num_key_value_heads": 5,
          "intermediate_size": 2560, "model_type": "tiny"}  # fmt: skip
@@ -21,7 +25,8 @@ def config(tmp_path):
 
 
 def row(shown, name):
-    (line,) = [line for line in shown.splitlines() if name in line]
+    table = shown.split("\n\n")[0]
+    (line,) = [line for line in table.splitlines() if name in line]
     return line.split()
 
 
@@ -35,15 +40,15 @@ def test_the_table_shows_every_published_model(capsys):
     for shape in published_shapes():
         assert shape.name in shown
     assert row(shown, "GPT-3") == ["2022", "GPT-3", "12,288", "96", "4d", "2", "128", "128", "96", "96", "1", "604M",
-                                   "604M", "4.72M"]  # fmt: skip
-    assert row(shown, "PaLM")[-6:] == ["48", "1", "0.667", "906M", "462M", "121k"]
+                                   "604M", "4.72M", ".182", ".177"]  # fmt: skip
+    assert row(shown, "PaLM")[-8:] == ["48", "1", "0.667", "906M", "462M", "121k", ".288", ".158"]
     assert row(shown, "OLMo")[4] == "2.67d"
 
 
 def test_a_config_stands_in_the_table_marked(capsys, config):
     shown = answer(capsys, "--config", config())
     assert row(shown, "tiny") == [">", "tiny", "960", "4", "2.67d", "2", "64", "64", "15", "5", "1", "3.69M", "2.46M",
-                                  "5.12k"]  # fmt: skip
+                                  "5.12k", ".181", ".128"]  # fmt: skip
     assert "Note" not in shown
 
 
@@ -58,7 +63,7 @@ def test_a_narrow_terminal_loses_the_spare_column_and_no_digit(capsys, config, m
     shown = answer(capsys, "--config", config())
     assert "…" not in shown
     assert max(map(len, shown.splitlines())) <= 80
-    assert row(shown, "GPT-3")[-3:] == ["1", "604M", "4.72M"]
+    assert row(shown, "GPT-3")[-4:] == ["1", "604M", "4.72M", ".182"]
 
 
 def test_json_has_all_columns_and_marks_the_config(capsys, config):
@@ -70,6 +75,8 @@ def test_json_has_all_columns_and_marks_the_config(capsys, config):
         "year": None, "name": "tiny", "dim": 960, "layers": 4, "mlp_ratio": 2560 / 960, "mlp_depth": 2, "rank": 64,
         "value_rank": 64, "heads": 15, "kv_heads": 5, "rank_share": 1.0, "parameters_per_layer": 4 * 64 * 15 * 960,
         "stored_parameters_per_layer": 2 * 64 * (15 + 5) * 960, "kv_cache_bytes_per_token": 2 * 4 * 2 * 5 * 64,
+        "lower_bound": error_lower_bound(960, 64, 15).value,
+        "lower_bound_any_values": error_lower_bound(960, 64, 15, values="any").value,
         "mlp_width": 2560, "latent": None, "note": None, "yours": True,
     }  # fmt: skip
 
@@ -86,7 +93,7 @@ def test_latent_attention_is_explained(capsys, config):
 def test_what_a_row_cannot_show_is_noted(capsys, config):
     path = config(per_layer_config={"1": {"head_dim": 8}})
     shown = answer(capsys, "--config", path)
-    assert row(shown, "tiny")[-1] == "-"
+    assert row(shown, "tiny")[-3] == "-"
     assert "Note: some layers have another shape (per_layer_config)" in shown
 
 
@@ -101,3 +108,37 @@ def test_nonsense_in_a_config_exits_2_and_names_the_key(capsys, config):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "config.json: num_key_value_heads: expected a divisor of the 15 heads, got 4" in captured.err
+
+
+def test_the_standard_scaling_buys_the_linear_part(capsys):
+    read = json.loads(answer(capsys, "--json"))["models"]
+    for model in read:
+        linear_part = (1 - sign_energy(model["dim"], 1)) / 2
+        if model["rank_share"] >= 1:
+            assert linear_part - 0.001 < model["lower_bound"] <= linear_part
+        assert 0.1 < model["lower_bound_any_values"] < model["lower_bound"] < 0.5
+    (palm,) = [model for model in read if model["name"] == "PaLM"]
+    assert palm["lower_bound"] == pytest.approx(0.288, abs=5e-4)
+    said = " ".join(answer(capsys).split())
+    assert "whatever r is" in said
+    assert "PaLM, with 2d/3r heads, falls short of even that (.288)" in said
+    assert "isotropic points and one layer" in said
+
+
+def test_the_bound_of_shared_latent_and_oversized_heads(capsys, config):
+    def bound_of(**keys):
+        return json.loads(answer(capsys, "--json", "--config", config(**keys)))["models"][-1]["lower_bound"]
+
+    assert bound_of(num_key_value_heads=1) == bound_of(num_key_value_heads=15) == error_lower_bound(960, 64, 15).value
+    latent = {"kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 20, "q_lora_rank": None}
+    assert bound_of(**latent) == error_lower_bound(960, 24, 15).value  # the rank of queries and keys, not of values
+    assert bound_of(head_dim=2000) == 0
+    assert bound_of(hidden_size=1, head_dim=8) is None
+
+
+def test_torch_is_not_imported():
+    code = (
+        "import sys; from rankwise.cli import main; code = main(['models', '--json']);"
+        "sys.exit(code or 'torch' in sys.modules or 'matplotlib' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from rankwise.spec import SweepSpec
 
 FIGURES = {
+    "bound": "rankwise.recipes.closed_form.bound",
+    "exponent": "rankwise.recipes.closed_form.exponent",
+    "features": "rankwise.recipes.closed_form.features",
+    "representation": "rankwise.recipes.closed_form.representation",
     "vote": "rankwise.recipes.closed_form.vote",
     "barrier": "rankwise.recipes.closed_form.barrier",
     "laws": "rankwise.recipes.closed_form.laws",
