@@ -327,3 +327,12 @@ def test_parameters_are_counted_without_building(spec):
 
 def test_repr_shows_the_sizes():
     assert "dim=8, heads=2, rank=3, causal=True" in repr(MultiheadAttention(8, 2, 3, causal=True))
+
+
+def test_second_derivatives_exist_where_the_weights_are_asked_for():
+    layer = MultiheadAttention(3, 2, 2, dtype=DOUBLE)
+    x = draw(1, 3, 3).requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda inputs: layer(inputs, return_weights=True)[0], (x,))
+    first = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)[0]
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()

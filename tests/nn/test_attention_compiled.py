@@ -34,9 +34,9 @@ import torch
 from rankwise.nn import MultiheadAttention
 torch.manual_seed(0)
 for name, layer in dict({layers}).items():
-    batch = {{"query": {{0: torch.export.Dim.AUTO}}}}
-    program = torch.export.export(layer, (torch.randn(2, 7, 16),), dynamic_shapes=batch)
-    other = torch.randn(5, 7, 16)
+    free = {{"query": {{0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}}}}
+    program = torch.export.export(layer, (torch.randn(2, 7, 16),), dynamic_shapes=free)
+    other = torch.randn(5, 130, 16)
     torch.testing.assert_close(program.module()(other), layer(other), rtol=1e-5, atol=1e-5, msg=lambda m: name + m)
 """
 
@@ -57,5 +57,5 @@ def test_compiles_with_inductor():
     run(COMPILED, backend="inductor")
 
 
-def test_exports_with_a_free_batch_size():
+def test_exports_with_free_batch_size_and_length():
     run(EXPORTED)

@@ -122,7 +122,7 @@ def test_a_head_dim_that_grows_like_log_n_loses_ground() -> None:
     st.sampled_from([("full", None), ("causal", None), ("window", 7), ("window", 200)]),
     st.sampled_from(["gaussian", "unit"]),
 )
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_the_answer_is_the_smallest_that_passes(
     length: int, deficit: float, seen: tuple[str, int | None], keys: str
 ) -> None:

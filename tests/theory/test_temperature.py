@@ -74,8 +74,8 @@ def test_known_values_of_sixteen_uniform_points(beta: float, error: float, withi
 )
 def test_equals_the_simulated_head(dim: int, points: int, beta: float, distribution: str) -> None:
     mean, error = simulated_head(dim, points, beta, distribution, trials=40_000)
-    predicted = softmax_error(dim, beta, points=points, distribution=distribution)
-    noise = 0.01 * predicted if distribution == "orthogonal" and points > 2 else 0.0
+    predicted = softmax_error(dim, beta, points=points, distribution=distribution, draws=1 << 15)
+    noise = 0.02 * predicted if distribution == "orthogonal" and points > 2 else 0.0
     assert abs(predicted - mean) < 4 * error + noise
 
 
@@ -102,7 +102,7 @@ def test_a_cold_start_averages_the_points(points: int) -> None:
     assert softmax_error(20_000, 0, points=points, distribution="uniform") == pytest.approx(1 - 1 / points, rel=2e-3)
     if points <= 16:
         exact = 1 - 1 / points
-        assert softmax_error(32, 0, points=points) == pytest.approx(exact, rel=0.02)
+        assert softmax_error(32, 0, points=points, draws=1 << 14) == pytest.approx(exact, rel=0.04)
 
 
 def test_monte_carlo_is_seeded() -> None:
@@ -111,7 +111,7 @@ def test_monte_carlo_is_seeded() -> None:
 
 
 @given(st.integers(2, 500), st.floats(0, 1e4), st.integers(2, 200), st.sampled_from(["orthogonal", "uniform"]))
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_colder_is_better(dim: int, beta: float, points: int, distribution: str) -> None:
     points = 2 if distribution == "orthogonal" else points
     here, colder = (softmax_error(dim, b, points=points, distribution=distribution) for b in (beta, 2 * beta + 0.1))

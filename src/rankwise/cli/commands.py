@@ -7,6 +7,7 @@ from tyro.extras import SubcommandApp
 
 def app() -> SubcommandApp:
     """All commands, in the order ``rankwise --help`` shows them."""
+    from rankwise.cli.bound import bound
     from rankwise.cli.demo import demo
     from rankwise.cli.doctor import doctor
     from rankwise.cli.models import models
@@ -17,12 +18,6 @@ def app() -> SubcommandApp:
     from rankwise.cli.sweep import sweep
 
     commands = SubcommandApp()
-    commands.command(demo)
-    commands.command(reproduce)
-    commands.command(sweep)
-    commands.command(status)
-    commands.command(results)
-    commands.command(saturate)
-    commands.command(models)
-    commands.command(doctor)
+    for command in (demo, reproduce, sweep, status, results, bound, saturate, models, doctor):
+        commands.command(command)
     return commands

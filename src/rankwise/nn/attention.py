@@ -17,6 +17,7 @@ from torch.nn.functional import linear
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.nn.factored import FactoredMatrix
 from rankwise.nn.masks import combined_mask, structural_mask
+from rankwise.nn.merging import merged_scores_pay, merged_values_pay
 from rankwise.nn.mixing import (
     choice_weights,
     choose,
@@ -202,8 +203,8 @@ class MultiheadAttention(nn.Module):
             visible = combined_mask(structure, mask, key_mask, sizes)
 
         one_mask = visible is None or visible.shape[1] == 1
-        merge_scores = self._merging_scores_pays(sizes)
-        merge_values = self._merging_values_pays(sizes) and one_mask
+        merge_scores = merged_scores_pay(spec, sizes)
+        merge_values = one_mask and merged_values_pay(spec, sizes)
         queries, keys, values = self._projections(query, context, merge_scores, merge_values)
         if self.q_norm is not None and self.k_norm is not None:
             queries, keys = self.q_norm(queries) * self._score_scales(), self.k_norm(keys)
@@ -352,23 +353,6 @@ class MultiheadAttention(nn.Module):
     def _every_head(self, shared: Float[Tensor, "G ..."]) -> Float[Tensor, "H ..."]:
         group = self.spec.heads // self.spec.key_heads
         return shared if group == 1 else shared.repeat_interleave(group, 0)
-
-    def _merging_scores_pays(self, sizes: tuple[int, int, int, int]) -> bool:
-        """Fewer multiplications through one D x C form a head than through rank R?"""
-        spec, (batch, _, queries, keys) = self.spec, sizes
-        if spec.rope is not None or spec.qk_norm:
-            return False
-        D, C, H, G, R = spec.dim, spec.source_dim, spec.heads, spec.key_heads, spec.rank
-        apart = batch * (queries * H * R * D + keys * G * R * C + queries * keys * H * R)
-        merged = batch * (queries * H * D * C + queries * keys * H * C) + H * D * R * C
-        return merged < apart
-
-    def _merging_values_pays(self, sizes: tuple[int, int, int, int]) -> bool:
-        spec, (batch, _, queries, keys) = self.spec, sizes
-        D, C, H, G, V = spec.dim, spec.source_dim, spec.heads, spec.key_heads, spec.value_dim
-        apart = batch * (keys * G * V * C + queries * keys * H * V + queries * H * V * D)
-        merged = batch * (queries * keys * H * C + queries * H * C * D) + H * C * V * D
-        return merged < apart
 
 
 def _projected(

@@ -39,6 +39,12 @@ class FeedForward(nn.Sequential):
             return flat.view(x.shape)
         return super().forward(x)
 
+    @torch.no_grad()
+    def scale_output(self, factor: float) -> None:
+        """Multiply what this adds to the residual stream."""
+        for parameter in self[2].parameters():
+            parameter.mul_(factor)
+
 
 class _BlockedRelu(torch.autograd.Function):
     """``relu(x W_1^T + b_1) W_2^T + b_2``, forward and backward a block of tokens at a time.

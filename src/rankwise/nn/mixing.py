@@ -34,7 +34,8 @@ def softmax_mix(
 
     ``causal`` stands for the plain causal mask when ``visible`` is None, for kernels that know it without one.
     """
-    if keys.shape[1] >= FUSED_KERNEL_FROM_KEYS:
+    # An exported program must not depend on the length it was traced with.
+    if torch.compiler.is_exporting() or keys.shape[1] >= FUSED_KERNEL_FROM_KEYS:
         return _fused_mix(queries, keys, values, visible, causal)
     if causal:
         visible = structural_mask(queries.shape[1], keys.shape[1], causal=True, window=None, device=keys.device)

@@ -155,3 +155,22 @@ class Transformer(nn.Module):
             first = self.blocks[0].state_dict()
             for block in self.blocks[1:]:
                 block.load_state_dict(first)
+        *earlier, last = self.attention_layers()
+        if self.spec.output_gain is not None:
+            last.o_weight.mul_(self.spec.output_gain)
+        if self.spec.branch_gain is not None:
+            for layer in earlier:
+                layer.o_weight.mul_(self.spec.branch_gain)
+            for module in self.modules():
+                if isinstance(module, FeedForward):
+                    module.scale_output(self.spec.branch_gain)
+        if self.spec.final_gain is not None:
+            for gain in self._last_norm().parameters():
+                gain.fill_(self.spec.final_gain)
+
+    def _last_norm(self) -> nn.Module:
+        if self.spec.norm_place == "pre":
+            return self.final_norm
+        last = self.blocks[-1]
+        assert isinstance(last, Block)
+        return last.feedforward_norm or last.attention_norm

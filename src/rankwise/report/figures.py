@@ -47,6 +47,11 @@ def house_style() -> Iterator[None]:
         yield
 
 
+def require_drawing() -> None:
+    """Fail now, with the install line, rather than after minutes of work."""
+    _matplotlib()
+
+
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of that size in inches that belongs to no window."""
     _matplotlib()
@@ -76,6 +81,8 @@ def label_level(axes: Axes, height: float, text: str, *, at: float = 0.99) -> No
         va="bottom",
         fontsize=8,
         color=GUIDE,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6},
+        zorder=5,
     )
 
 

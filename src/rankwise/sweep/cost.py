@@ -7,7 +7,8 @@ R and V, feed-forward width F, a layer's forward pass costs::
     2 Q N H (R + V)                         scores and weighted sums
     4 Q W F                                 feed-forward
 
-floating-point operations, an output map 2 Q D^2, and nothing else counts. A training step is three forward passes of
+floating-point operations, an output map 2 Q D^2, and nothing else counts. Generalised heads with
+scores of width S cost 2 H (N D R + N R S + Q D S) + 2 Q N H S + 2 Q N D. A training step is three forward passes of
 its batch (the backward pass costs two), a validation one. Small models spend most of their time between operations: a
 training step makes about 200 + 600 L calls into torch (counted by timing ours), a validation step a quarter of that::
 
@@ -47,6 +48,9 @@ def forward_flops(run: RunSpec) -> float:
     """Operations of one forward pass for one example."""
     model, a = run.model, run.model.attention
     Q, N, W, H, G, R, V = run.task.asked, run.task.points, a.dim, a.heads, a.key_heads, a.rank, a.value_dim
+    if model.generalized is not None:
+        S = model.generalized
+        return float(2 * H * (N * W * R + N * R * S + Q * W * S) + 2 * Q * N * (H * S + W))
     projections = 2 * W * (Q * H + N * G) * (R + V)
     mixing = 2 * Q * N * H * (R + V)
     feedforward = 4 * Q * W * model.feedforward

@@ -73,9 +73,14 @@ class Coverage:
         low = sum(part.low if sign > 0 else -part.high for sign, part in covered)
         high = sum(part.high if sign > 0 else -part.low for sign, part in covered)
 
-        # Beyond the rule: l^2 eta_l^2 rises to its limit, and the share falls to its own.
+        # Beyond the rule (l + (d-2)/2)^2 eta_l^2 falls to its limit, and the share to its own; a convex sum lies
+        # between the trapezoids and the midpoints.
         end = rule.end
-        rest = Bracket(end * float(energy(self.dim, np.array(end))) / 2, energy_limit(self.dim) / (2 * (end - 1)))
+        shifted = end + (self.dim - 2) / 2
+        rest = Bracket(
+            energy_limit(self.dim) * (1 + 1 / shifted) / (2 * shifted),
+            float(energy(self.dim, np.array(end))) * shifted**2 / (2 * (shifted - 1)),
+        )
         share = math.exp(min(0.0, log_heads + self.log_share(end)))
         limit = math.exp(log_heads + self.log_power_law(0.0)) if self.decay == 0 else 0.0
         whole = Bracket(1.0, 1.0) if first == 1 else Bracket(left.low + rest.low, left.high + rest.high)
@@ -94,7 +99,7 @@ class Coverage:
             faded += step * _log_slope(self.dim, self.rank, degree + step)
             return steep
 
-        return bracket_rule(first, 1e8 * max(first, self.dim), rate)
+        return bracket_rule(first, 1e6 * max(first, self.dim), rate)
 
 
 def single_coverage(dim: int, rank: int, *, any_values: bool) -> Coverage:
@@ -169,7 +174,7 @@ def circle_shares(*, any_values: bool) -> list[tuple[float, float]]:
 
 
 def energy_limit(dim: int) -> float:
-    """lim l^2 eta_l^2 = 8 pi^(-3/2) Gamma(d/2)/Gamma((d-1)/2); l^2 eta_l^2 rises towards it."""
+    """lim l^2 eta_l^2 = 8 pi^(-3/2) Gamma(d/2)/Gamma((d-1)/2); also of (l + (d-2)/2)^2 eta_l^2, which falls to it."""
     return 8 / (math.pi * math.sqrt(math.pi)) * float(half_step(np.array((dim - 1) / 2)))
 
 

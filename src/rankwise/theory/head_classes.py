@@ -98,6 +98,6 @@ def _are_same(
 
     def distance(rows: Float[np.ndarray, "H D"]) -> Float[np.ndarray, " pairs"]:
         side = np.sign(np.sum(rows[left] * rows[right], axis=1))[:, None]
-        return np.linalg.norm(rows[left] - side * rows[right], axis=1)
+        return np.asarray(np.linalg.norm(rows[left] - side * rows[right], axis=1))
 
     return (distance(queries) < _SAME) & (distance(keys) < _SAME)

@@ -30,6 +30,10 @@ Vector = Float[np.ndarray, " M"]
 _DENSE_UP_TO = 2048
 _DENSE_IN_THE_PLANE_UP_TO = 8192
 """In dimension 2 heads crowd, the kernel is close to singular and iterations are many."""
+_DOUBLE_UP_TO = 4
+"""Dimensions in which many heads are nearly parallel, where float32 cannot resolve asin."""
+_DOUBLE_BELOW = 1e-6
+"""Tolerances that the rounding of a float32 kernel does not keep."""
 _MAX_STEPS = 1000
 
 
@@ -59,7 +63,8 @@ def solve_weights(
     else:
         from rankwise.theory.sign_gram import SignGram
 
-        gram = SignGram(queries, keys, memory=memory)
+        double = queries.shape[1] <= _DOUBLE_UP_TO or tolerance < _DOUBLE_BELOW
+        gram = SignGram(queries, keys, memory=memory, double=double)
         weights, product, steps = _solve_iteratively(gram, target, constant, tolerance)
     error = (1 + constant) / 2 + float(weights @ product - 2 * weights @ target)
     return WeightSolution(weights, error, steps)

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 _TILE = 1024
 _SNAP = 1 + 4e-7
 """In float32 <q, q> misses 1 by up to 2e-7 and asin turns that into 6e-4: inner products this close to 1 are 1."""
-_FLOAT64_UP_TO = 4
-"""Dimensions so small that many heads are nearly parallel, where float32 cannot resolve asin."""
 
 
 class SignGram:
-    """G as an operator; products are float32 (float64 in very low dimension), sums over tiles float64."""
+    """G as an operator; tiles and their products are float32 or, if ``double``, float64; they are added in float64."""
 
-    def __init__(self, queries: Float[np.ndarray, "M D"], keys: Float[np.ndarray, "M D"], *, memory: float) -> None:
+    def __init__(
+        self, queries: Float[np.ndarray, "M D"], keys: Float[np.ndarray, "M D"], *, memory: float, double: bool
+    ) -> None:
         import torch
 
         self.heads, self.dim = queries.shape
-        self._dtype = torch.float64 if self.dim <= _FLOAT64_UP_TO else torch.float32
-        snap = 1.0 if self.dim <= _FLOAT64_UP_TO else math.sqrt(_SNAP)
+        self._dtype = torch.float64 if double else torch.float32
+        snap = 1.0 if double else math.sqrt(_SNAP)
         self._queries = torch.from_numpy(queries * snap).to(self._dtype)
         self._keys = torch.from_numpy(keys * snap).to(self._dtype)
         self._memory_left = memory

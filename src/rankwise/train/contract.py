@@ -9,9 +9,10 @@ An entry point is a function named ``package.module:function`` and called as ``e
   from there or starts anew. Straight or interrupted, the result is the same.
 - It asks ``context.should_stop()`` at least once a second or so. When that is true it writes a checkpoint and raises
   ``Stopped``.
-- It raises ``Diverged`` when the loss or the gradient is no longer finite, before the optimiser step. Any other
-  exception is a failure, recorded with its traceback. ``OSError`` with "no space", "read-only", "quota",
-  "file too large" or "permission denied" is not the run's fault: the sweep stops, the next one continues the run.
+- It raises ``Diverged`` when the loss or the gradient is no longer finite (or the loss is a million times what it began
+  at), before the optimiser step. Any other exception is a failure, recorded with its traceback. ``OSError`` with "no
+  space", "read-only", "quota", "file too large" or "permission denied" is not the run's fault: the sweep stops, the
+  next one continues the run.
 - It prints nothing that matters: its output goes to a log file.
 """
 
@@ -44,7 +45,7 @@ class Stopped(Exception):  # noqa: N818 (the way a run ends when asked to, not a
 
 
 class Diverged(Exception):  # noqa: N818 (an outcome of the experiment, not an error)
-    """The loss or the gradient stopped being finite at ``step``; no optimiser step was taken on it."""
+    """The loss or the gradient stopped being finite or sane at ``step``; no optimiser step was taken on it."""
 
     def __init__(self, step: int, reason: str) -> None:
         self.step = step

@@ -1,6 +1,6 @@
 """The error no heads go below, against their number, and random rank-1 heads above it.
 
-    rankwise reproduce bound --preset laptop        (smoke: SMOKE; laptop: LAPTOP on one core)
+    rankwise reproduce bound --preset laptop        (smoke: 3 s; laptop: 1 minute on one core)
 
 Lines are LB(d, r, H) of ``error_lower_bound`` for scaled-identity values, our sharp form of the bound in the proof of
 Theorem 2 (Amsel, Yehudai, Bruna, arXiv 2407.16153): two orthogonal points, one layer. Points are random rank-1 hardmax

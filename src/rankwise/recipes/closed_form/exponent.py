@@ -1,14 +1,14 @@
 """How many heads an error takes: the bound turned around, the informal statement, and our law.
 
-    rankwise reproduce exponent --preset laptop        (smoke: SMOKE; laptop: LAPTOP on one core)
+    rankwise reproduce exponent --preset laptop        (smoke: 3 s; laptop: 20 s on one core)
 
 Lines are log10 of the largest H that cannot reach an error (``heads_required_log10``, our derivation, scaled-identity
 values). Beside them (d/r)^(1/error), as the slides say it informally: an order of the exponent, no constant is given;
 with constant 1 it asks for far too many heads at errors above .06 and, in large dimensions, for too few below. Theorem
 2 itself has constants nobody has named, so it has no line. On the right the exponent log_d H for rank 1: as d grows it
-approaches stairs (our derivation), one step an odd degree, which follow 2/pi^3/error^2 = .0645/error^2 at small errors. To expect: in dimension 64, rank 1, errors .15 / .1 / .05 are out of
-reach of 2.5e4 / 2.3e7 / 1.6e18 heads where the informal law has 1.1e12 / 1.2e18 / 1.3e36; at fixed d and small
-errors H grows only like error^-(d-2).
+approaches stairs (our derivation), one step an odd degree, which follow 2/pi^3/error^2 = .0645/error^2 at small
+errors. To expect: in dimension 64, rank 1, errors .15 / .1 / .05 are out of reach of 2.5e4 / 2.3e7 / 1.6e18 heads where
+the informal law has 1.1e12 / 1.2e18 / 1.3e36; at fixed d and small errors H grows only like error^-(d-2).
 """
 
 from __future__ import annotations

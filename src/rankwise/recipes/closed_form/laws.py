@@ -1,6 +1,6 @@
 """Two laws for the head dimension that keeps up with the sequence: c log n, and c t^4 with t = Phi^-1(1 - 1/n).
 
-    rankwise reproduce laws --preset laptop        (smoke: 3 s; laptop: 2 minutes on one core)
+    rankwise reproduce laws --preset laptop        (smoke: 3 s; laptop: half a minute on one core)
 
 Left: the head dimension that reaches 90 % of the plateau (quadrature, Gaussian keys, full mask) with both laws matched
 at 64 tokens. Right: the share of the plateau that heads keep which grow by either law, quadrature as lines and
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankwise.recipes.registry import Reproduced, Say, pick_preset, write_numbers
-from rankwise.report.figures import COLOURS, MARKERS, house_style, new_figure, save_figure
+from rankwise.report.figures import COLOURS, MARKERS, house_style, new_figure, require_drawing, save_figure
 from rankwise.theory.saturation import (
     expected_hardmax_rank,
     hardmax_rank_mean,
@@ -126,7 +126,10 @@ def draw(data: Laws, stem: Path) -> tuple[Path, Path]:
                 linestyle="none",
                 capsize=2,
             )
-        left.set(yscale="log", ylabel="head dimension", title="what 90 % of the plateau takes")
+        left.set_yscale("log", base=2)
+        ticks = [32, 64, 128, 256, 512]
+        left.set_yticks(ticks, [str(tick) for tick in ticks])
+        left.set(ylabel="head dimension", title="what 90 % of the plateau takes")
         right.set(ylim=(0.45, 1.0), ylabel="hardmax rank / plateau", title="what heads keep that grow by a law")
         for axes in (left, right):
             axes.set_xscale("log", base=2)
@@ -139,6 +142,7 @@ def draw(data: Laws, stem: Path) -> tuple[Path, Path]:
 
 def reproduce(preset: str, out: Path, say: Say) -> Reproduced:
     """Compute, write numbers and pictures, and tabulate both laws."""
+    require_drawing()
     data = compute(pick_preset(PRESETS, preset), say)
     files = (*draw(data, out / "laws"), write_numbers(data, out / "laws"))
     log, power = data.laws

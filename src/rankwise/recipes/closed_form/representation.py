@@ -1,14 +1,14 @@
 """The weights u with which rank-1 heads represent the target, and what they represent when cut off at a degree.
 
-    rankwise reproduce representation --preset laptop        (smoke: SMOKE; laptop: LAPTOP on one core)
+    rankwise reproduce representation --preset laptop        (smoke: 3 s; laptop: 20 s on one core)
 
 Top: u(<q, k>) = sum_l (N/lambda_l) P_l (``feature_weight``, our derivation) against the angle of q and k, for the odd
 degrees up to L. Bottom: the average of u(<q, k>) sgn<q, y> sgn<k, x> over uniform q and k, which is the sign of <x, y>
 up to degree L; lines are the harmonic sum, points a simulation where its noise allows. The authors' picture weights
 N times the polynomial of unit norm, which is sqrt(N) too much; sqrt(N) times that polynomial is N P_l, drawn here. To
-expect: no limit. The root mean square of u, sqrt(sum N/lambda_l^2), grows with every degree (d = 4: RMS4; d = 8: RMS8
-for L = 1, 3, 5), and averaging H heads drawn at random leaves an error of its square over H: the representation
-exists, and is out of reach by sampling.
+expect: no limit. The root mean square of u, sqrt(sum N/lambda_l^2), grows with every degree (for L = 1, 3, 5: 4.7, 47,
+172 in dimension 4 and 9.7, 327, 2958 in dimension 8), and the average of H heads drawn at random leaves an error of its
+square over H: the representation exists, and is out of reach by sampling.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from rankwise.recipes.registry import Reproduced, Say, pick_preset, write_numbers
-from rankwise.report.figures import COLOURS, GUIDE, MARKERS, house_style, new_figure, save_figure
+from rankwise.report.figures import COLOURS, GUIDE, MARKERS, house_style, new_figure, require_drawing, save_figure
 from rankwise.theory.depth import majority_accuracy, majority_heads_required
 
 TARGETS = (0.9, 0.95, 0.99)
@@ -137,6 +137,7 @@ def draw(data: Vote, stem: Path) -> tuple[Path, Path]:
 
 def reproduce(preset: str, out: Path, say: Say) -> Reproduced:
     """Compute, write numbers and pictures, and tabulate the heads required."""
+    require_drawing()
     data = compute(pick_preset(PRESETS, preset), say)
     files = (*draw(data, out / "vote"), write_numbers(data, out / "vote"))
     worst = max(

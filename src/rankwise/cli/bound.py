@@ -1,0 +1,73 @@
+"""``rankwise bound``: the error that so many heads of such a rank cannot go below."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rankwise.cli.output import console, print_json
+
+
+def bound(*, dim: int, rank: int, heads: float, error: float | None = None, json: bool = False) -> None:
+    """The least error of one attention layer on nearest-neighbour search: what heads of low rank cannot do.
+
+    Args:
+        dim: Dimension of the points and the query.
+        rank: Rank of each head's query-key form, at most dim.
+        heads: Number of heads, 0 or more (1e18 is a number too).
+        error: Also say how many heads still cannot reach this error, in (0, 0.5].
+        json: Print one JSON object instead of sentences.
+    """
+    answer = _answer(dim, rank, heads, error)
+    if json:
+        print_json(answer)
+        return
+    from rich.table import Table
+
+    table = Table("value matrices", "error is at least", title=f"dim {dim}, rank {rank}, heads {heads:g}")
+    table.add_row("multiples of the identity", f"{answer['lower_bound']:.6f}")
+    table.add_row("any", f"{answer['lower_bound_any_values']:.6f}")
+    out = console()
+    out.print(table)
+    for sentence in _sentences(answer, dim, rank, heads, error):
+        out.print(sentence, markup=False)
+
+
+def _answer(dim: int, rank: int, heads: float, error: float | None) -> dict[str, Any]:
+    from rankwise.theory.bounds import TRIVIAL_ERROR, error_lower_bound, heads_required, heads_required_log10
+
+    own = error_lower_bound(dim, rank, heads)
+    free = error_lower_bound(dim, rank, heads, values="any")
+    required = None if error is None else heads_required(dim, rank, error)
+    parameters = 4 * rank * dim * heads
+    return {
+        "lower_bound": own.value,
+        "lower_bound_any_values": free.value,
+        "truncation_error": max(own.truncation_error, free.truncation_error),
+        "trivial_error": TRIVIAL_ERROR,
+        "parameters": int(parameters) if parameters < 2**53 and parameters == int(parameters) else _finite(parameters),
+        "heads_required": None if required is None else _finite(required),
+        "heads_required_log10": None if error is None else heads_required_log10(dim, rank, error),
+        "full_rank_heads": 1,
+    }
+
+
+def _sentences(answer: dict[str, Any], dim: int, rank: int, heads: float, error: float | None) -> list[str]:
+    sentences = [
+        f"It means: no layer of {heads:g} heads of rank {rank} finds the nearer of two orthogonal random points in "
+        f"dimension {dim} with a smaller mean squared error; answering with their mean has 0.5, one head of rank "
+        f"{dim} has 0.",
+        "It does not mean: that this error is reached, nor anything about other data, several layers or a "
+        "feed-forward layer behind.",
+    ]
+    if error is not None:
+        required = answer["heads_required"]
+        count = f"{required:.4g}" if required is not None else f"10^{answer['heads_required_log10']:.4g}"
+        sentences.insert(
+            0, f"Error {error:g}: {count} heads of rank {rank} still cannot reach it (value matrices a_h I)."
+        )
+    return sentences
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

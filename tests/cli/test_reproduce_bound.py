@@ -1,0 +1,24 @@
+"""``rankwise reproduce`` for the figures of the bound: files written, strict JSON."""
+
+import json
+
+import pytest
+
+from rankwise.cli import main
+
+FIGURES = ("bound", "exponent", "features", "representation")
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_a_figure_is_computed_and_drawn(figure, tmp_path, capsys):
+    assert main(["reproduce", figure, "--preset", "smoke", "--out", str(tmp_path), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert answer["figure"] == figure
+    assert answer["rows"]
+    assert answer["reading"].endswith(".")
+    png, svg, numbers = (tmp_path / f"{figure}.{kind}" for kind in ("png", "svg", "json"))
+    assert answer["files"] == [str(path) for path in (png, svg, numbers)]
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert png.stat().st_size > 20_000
+    assert "</svg>" in svg.read_text()
+    assert json.loads(numbers.read_text(), parse_constant=pytest.fail)
