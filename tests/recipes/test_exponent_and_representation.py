@@ -39,9 +39,9 @@ def test_the_limit_follows_the_law(exponents):
     assert exponent.limit_exponent(0.005) == pytest.approx(exponent.LAW / 0.005**2, rel=0.01)
     # finite dimensions approach the stairs from below away from their edges, slowly
     gaps = [exponent.limit_exponent(0.16) - heads_required_log10(dim, 1, 0.16) / math.log10(dim)
-            for dim in (64, 2**12, 2**24, 2**48)]  # fmt: skip
+            for dim in (64, 2**12, 2**20, 2**29)]  # fmt: skip
     assert gaps == sorted(gaps, reverse=True)
-    assert 0 < gaps[-1] < 0.1
+    assert 0 < gaps[-1] < 0.15
 
 
 def test_u_has_the_coefficients_one_over_lambda(represented):
