@@ -1,7 +1,10 @@
-"""``make bench``: every benchmark in turn."""
+"""``make bench``: every benchmark in turn, or those named: ``python -m benchmarks layer training``."""
 
-from benchmarks import layer, sweeps
+import sys
+from importlib import import_module
+
+ALL = ("layer", "training", "features", "sweeps")
 
 if __name__ == "__main__":
-    layer.main()
-    sweeps.main()
+    for name in sys.argv[1:] or ALL:
+        import_module(f"benchmarks.{name}").main()

@@ -1,6 +1,6 @@
 """Figure 1: rank against error, for three budgets of heads and several depths.
 
-    rankwise reproduce figure1 --preset laptop        (about 7 minutes on 2 quiet cores; smoke: under 1)
+    rankwise reproduce figure1 --preset laptop        (787 s of CPU time measured, shared by the workers)
 
 Farthest neighbour among N points; H = d^c / r heads of rank r, so that every point of a curve (c = 1, 1.5, 2) has the
 same number of attention parameters. What the paper shows, and what to expect here: with one layer only full rank
