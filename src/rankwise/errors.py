@@ -7,6 +7,7 @@ exceptions one would expect (``ValueError``, ``ImportError``).
 
 from __future__ import annotations
 
+import math
 from difflib import get_close_matches
 
 
@@ -26,6 +27,36 @@ class ShapeError(InvalidInputError):
 
 class SpecError(InvalidInputError):
     """A spec that does not read: the message starts with the path of the key."""
+
+
+class StorageError(RankwiseError):
+    """A store that cannot be written: disk full, read-only, held by another driver. Nothing finished is lost."""
+
+
+class LockedStoreError(StorageError):
+    """A store that another driver is working on."""
+
+
+class CorruptStoreError(RankwiseError):
+    """A store whose bytes are not what was written."""
+
+    exit_code = 3
+
+
+class EngineError(RankwiseError):
+    """Workers that cannot work: the entry point does not import, or every worker dies before its first run."""
+
+
+class RunsFailedError(RankwiseError):
+    """A sweep that ended with failures; the message lists each with its cause."""
+
+    exit_code = 1
+
+
+class InterruptedSweepError(RankwiseError):
+    """A sweep that was asked to stop and did; the same command continues it."""
+
+    exit_code = 130
 
 
 class MissingExtraError(RankwiseError, ImportError):
@@ -49,6 +80,17 @@ def require_int(name: str, value: object, *, minimum: int) -> int:
     if value < minimum:
         raise InvalidInputError(f"{name}: expected at least {minimum}, got {value}")
     return value
+
+
+def require_number(name: str, value: object, *, above: float | None = None, minimum: float | None = None) -> float:
+    """``value`` as a float if it is a finite number within the given bound."""
+    wanted = "a finite number"
+    wanted += f" above {above:g}" if above is not None else f" of at least {minimum:g}" if minimum is not None else ""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidInputError(f"{name}: expected {wanted}, got {value!r}")
+    if (above is not None and value <= above) or (minimum is not None and value < minimum):
+        raise InvalidInputError(f"{name}: expected {wanted}, got {value!r}")
+    return float(value)
 
 
 def require_choice(name: str, value: object, choices: tuple[str, ...]) -> str:

@@ -8,9 +8,23 @@ from tyro.extras import SubcommandApp
 def app() -> SubcommandApp:
     """All commands, in the order ``rankwise --help`` shows them."""
     from rankwise.cli.bound import bound
+    from rankwise.cli.demo import demo
     from rankwise.cli.doctor import doctor
+    from rankwise.cli.models import models
+    from rankwise.cli.reproduce import reproduce
+    from rankwise.cli.results import results
+    from rankwise.cli.saturate import saturate
+    from rankwise.cli.status import status
+    from rankwise.cli.sweep import sweep
 
     commands = SubcommandApp()
+    commands.command(demo)
+    commands.command(reproduce)
+    commands.command(sweep)
+    commands.command(status)
+    commands.command(results)
     commands.command(bound)
+    commands.command(saturate)
+    commands.command(models)
     commands.command(doctor)
     return commands

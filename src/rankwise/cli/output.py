@@ -14,7 +14,14 @@ def print_json(answer: Mapping[str, Any] | Sequence[Any]) -> None:
     print(json.dumps(answer, indent=2, allow_nan=False))
 
 
+class _PatientConsole(Console):
+    """Rich would leave with exit code 1 when the reader of a pipe has had enough; ``cli.main`` knows better."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """A console on stdout that respects NO_COLOR and does not cut tables when it is not a terminal."""
-    out = Console(highlight=False)
-    return out if out.is_terminal else Console(highlight=False, width=160)
+    out = _PatientConsole(highlight=False)
+    return out if out.is_terminal else _PatientConsole(highlight=False, width=160)

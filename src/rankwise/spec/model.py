@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rankwise.errors import InvalidInputError, require_choice, require_int
+from rankwise.errors import InvalidInputError, require_choice, require_int, require_number
 from rankwise.spec.attention import AttentionSpec, RotarySpec, heads_for_budget
+from rankwise.spec.fields import settle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +20,16 @@ class ModelSpec:
     ``positions`` "additive" and "concatenated" are learned tables of ``max_points`` rows; the concatenated one adds
     ``position_dim`` coordinates, which the output loses again. ``average`` is the paper's width multiplier
     (see ``AttentionSpec``). ``residual`` off leaves the bare layer of the theorem; ``output_map`` adds one
-    ``dim x dim`` linear map at the end. ``tied_init`` starts all layers as copies of one.
+    ``dim x dim`` linear map at the end. ``init`` "paper" starts all layers as copies of one and additive positions at
+    N(-1, 1), as the authors' code does. ``output_gain`` multiplies the last layer's W_O at the start: in front of a
+    post-norm the attention output must outgrow the residual, whose share of the error is about 1/gain^2.
+    ``branch_gain`` multiplies all other branches at the start (W_O of earlier layers, every feed-forward's last
+    matrix): near 0 the earlier layers begin as the identity.
+    ``final_gain`` is what the gains of the last norm start at (unset: 1): with "rms" outputs have length
+    ``final_gain * sqrt(width)``, so dim**-0.5 starts at the length of unit targets.
+
+    ``generalized`` replaces the transformer by ``GeneralizedHeads`` (scaled-identity values) with a pooled
+    ``AdditiveScore`` of that width, the form the lower bound is about: one bare layer, nothing else.
     """
 
     dim: int
@@ -44,9 +54,14 @@ class ModelSpec:
     position_dim: int = 0
     max_points: int = 0
     output_map: bool = False
-    tied_init: bool = False
+    init: Literal["standard", "paper"] = "standard"
+    output_gain: float | None = None
+    branch_gain: float | None = None
+    final_gain: float | None = None
+    generalized: int | None = None
 
     def __post_init__(self) -> None:
+        settle(self)
         require_int("layers", self.layers, minimum=1)
         require_int("dim", self.dim, minimum=1)
         for name in ("feedforward", "position_dim", "max_points"):
@@ -55,7 +70,8 @@ class ModelSpec:
         require_choice("norm", self.norm, ("rms", "unit", "none"))
         require_choice("norm_place", self.norm_place, ("pre", "post"))
         require_choice("positions", self.positions, ("none", "additive", "concatenated", "rotary"))
-        for name in ("residual", "output_map", "tied_init"):
+        require_choice("init", self.init, ("standard", "paper"))
+        for name in ("residual", "output_map"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInputError(f"{name}: expected True or False, got {getattr(self, name)!r}")
         if (self.positions == "concatenated") != (self.position_dim > 0):
@@ -68,7 +84,40 @@ class ModelSpec:
                 f"max_points: expected a positive number exactly when positions are learned "
                 f"(additive or concatenated), got positions={self.positions!r} with max_points={self.max_points}"
             )
+        for name in ("output_gain", "final_gain"):
+            if getattr(self, name) is not None:
+                require_number(name, getattr(self, name), above=0)
+        if self.branch_gain is not None:
+            require_number("branch_gain", self.branch_gain, minimum=0)
+        if self.final_gain is not None and self.norm == "none":
+            raise InvalidInputError(f"final_gain: expected none without a norm, got {self.final_gain:g}")
+        self._check_generalized()
         _ = self.attention  # its own checks
+
+    def _check_generalized(self) -> None:
+        if self.generalized is None:
+            return
+        require_int("generalized", self.generalized, minimum=1)
+        bare = {
+            "layers": 1,
+            "residual": False,
+            "norm": "none",
+            "feedforward": 0,
+            "bias": False,
+            "output_map": False,
+            "positions": "none",
+            "scores": "softmax",
+            "temperature": "fixed",
+            "output_gain": None,
+            "branch_gain": None,
+            "final_gain": None,
+        }
+        for name, only in bare.items():
+            if getattr(self, name) != only:
+                raise InvalidInputError(
+                    f"{name}: expected {only!r} with generalized heads, which are one bare layer, "
+                    f"got {getattr(self, name)!r}"
+                )
 
     @property
     def width(self) -> int:
@@ -102,6 +151,9 @@ class ModelSpec:
     def parameters(self) -> int:
         """Number of trainable scalars, counted without building anything."""
         W, F = self.width, self.feedforward
+        if self.generalized is not None:
+            score = (2 * self.rank + self.dim + 2) * self.generalized
+            return self.heads * (self.dim * self.rank + 1 + score)
         norm = {"rms": W, "unit": 1, "none": 0}[self.norm]
         mlp = 2 * W * F + (F + W if self.bias else 0) if F else 0
         norms_a_layer = 1 + (F > 0)

@@ -1,0 +1,107 @@
+"""Sequences a second of a training step, and what share of this machine's matmul peak that is.
+
+The paper's experiment: batch 256, dim 64, 16 points, feed-forward 2048, one layer, farthest neighbour. As a sweep does,
+every core trains its own run in a one-thread process; the peak is measured by the same processes at the same time,
+as float32 products of 1024 x 1024 matrices. Operations are counted unmerged: three times (forward, backward by inputs,
+backward by weights) the multiplications of projections, scores, mixing and feed-forward, two operations each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+SHAPES = [(1, 64), (64, 8), (64, 64)]
+BATCH, POINTS, DIM, FEEDFORWARD = 256, 16, 64, 2048
+
+
+def operations_per_sequence(heads: int, rank: int) -> int:
+    projections, attention = 4 * DIM * heads * rank, 2 * POINTS * heads * rank
+    return 3 * 2 * POINTS * (projections + attention + 2 * DIM * FEEDFORWARD)
+
+
+def peak(seconds: float) -> float:
+    """Operations a second of plain products in this process."""
+    import torch
+
+    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    done, start = 0, time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        for _ in range(4):
+            a @ b
+        done += 4
+    return done * 2 * 1024**3 / (time.perf_counter() - start)
+
+
+def sequences_per_second(heads: int, rank: int, seconds: float) -> float:
+    """Whole steps: fresh data, forward, backward, AdamW."""
+    import torch
+
+    from rankwise.nn import Transformer
+    from rankwise.spec import ModelSpec
+    from rankwise.tasks import FarthestNeighbor
+
+    average = heads * rank // DIM
+    model = Transformer(
+        ModelSpec(dim=DIM, heads=heads, rank=rank, average=average, feedforward=FEEDFORWARD, norm="unit", init="paper")
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.0)
+    task, generator = FarthestNeighbor(DIM, POINTS), torch.Generator().manual_seed(0)
+
+    def step() -> None:
+        batch = task.sample(BATCH, generator)
+        optimizer.zero_grad()
+        task.error(model(batch.points), batch).mean().backward()
+        optimizer.step()
+
+    step()
+    step()
+    done, start = 0, time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        step()
+        done += 1
+    return done * BATCH / (time.perf_counter() - start)
+
+
+def worker(seconds: float) -> None:
+    """Peak and speeds of one process, in turns so that all processes measure the same thing at the same time."""
+    import torch
+
+    from rankwise.train.memory import keep_freed_memory
+
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    rounds = []
+    for _ in range(3):
+        peaks = peak(seconds / 4)
+        rounds.append({"peak": peaks, "speed": [sequences_per_second(*shape, seconds / 4) for shape in SHAPES]})
+    print(json.dumps(rounds))
+
+
+def main(seconds: float = 12.0) -> None:
+    """Start one process a core and print one table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    cores = os.cpu_count() or 1
+    command = [sys.executable, "-c", f"from benchmarks.training import worker; worker({seconds})"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(cores)]
+    results = [json.loads(process.communicate()[0]) for process in workers]
+    # The median over rounds of the sum over processes.
+    middle = len(results[0]) // 2
+    peak_total = sorted(sum(r[i]["peak"] for r in results) for i in range(len(results[0])))[middle]
+    table = Table("heads", "rank", "sequences / s", "share of peak", title=f"peak {peak_total / 1e9:.0f} GFLOP/s")
+    for index, (heads, rank) in enumerate(SHAPES):
+        totals = [(sum(r[i]["speed"][index] for r in results), sum(r[i]["peak"] for r in results)) for i in range(3)]
+        shares = sorted(speed * operations_per_sequence(heads, rank) / top for speed, top in totals)
+        speeds = sorted(speed for speed, _ in totals)
+        table.add_row(str(heads), str(rank), f"{speeds[middle]:.0f}", f"{shares[middle]:.2f}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""``rankwise reproduce FIGURE``: compute a figure from nothing, print its numbers, write its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from rankwise.cli.output import console, print_json
+from rankwise.errors import InvalidInputError, require_int
+from rankwise.recipes.registry import FIGURES, TRAINED, find_recipe, find_trained_recipe
+from rankwise.report.figures import new_figure
+
+
+def reproduce(
+    figure: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar=f"{{{','.join(FIGURES)}}}")],
+    /,
+    *,
+    preset: str = "laptop",
+    out: Path = Path("figures"),
+    store: Path = Path("runs"),
+    workers: int | None = None,
+    retry: bool = False,
+    dry_run: bool = False,
+    json: bool = False,
+) -> None:
+    """A figure of the papers or of this project, computed here and now: numbers, PNG, SVG and JSON or CSV.
+
+    figure1 and theorem are trained: stopped or killed, the same command continues.
+
+    Args:
+        figure: Which one; its file in rankwise/recipes says what to expect.
+        preset: smoke (seconds, coarse) or laptop (minutes); figure1 has paper (full size: days on a laptop).
+        out: Directory the files are written to.
+        store: Directory that keeps results and checkpoints of what is trained.
+        workers: How many runs at a time; one for every core if not given.
+        retry: Also train again what failed, timed out or ran out of memory before.
+        dry_run: Show the runs, their parameters and the estimated time; compute and write nothing.
+        json: Print the table as one JSON object; progress goes to stderr in any case.
+    """
+    from rich.console import Console
+
+    progress = Console(stderr=True, highlight=False)
+    if workers is not None:
+        require_int("--workers", workers, minimum=1)
+    if figure in TRAINED:
+        from rankwise.recipes.trained import train_sweep
+
+        recipe = find_trained_recipe(figure)
+        sweep = recipe.sweep(preset)
+        if dry_run:
+            from rankwise.cli.dry_run import show_plan
+            from rankwise.sweep.plan import plan_sweep
+
+            show_plan(plan_sweep(sweep), store, workers=workers, json=json)
+            return
+        new_figure(1, 1)  # a missing extra is better noticed before training
+        done = recipe.present(preset, train_sweep(sweep, store, workers=workers, retry=retry), out)
+    else:
+        closed_form = find_recipe(figure)
+        if dry_run:
+            raise InvalidInputError(
+                f"--dry-run: expected a figure that is trained ({', '.join(TRAINED)}), got {figure}"
+            )
+        done = closed_form.reproduce(preset, out, lambda line: progress.print(line, style="dim", markup=False))
+    files = [str(path) for path in done.files]
+    if json:
+        rows = [dict(zip(done.columns, row, strict=True)) for row in done.rows]
+        print_json({"figure": figure, "preset": preset, "rows": rows, "reading": done.reading, "files": files})
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*done.columns, title=f"{figure} ({preset})")
+    for row in done.rows:
+        table.add_row(*(Text(_shown(cell)) for cell in row))
+    out_console = console()
+    out_console.print(table)
+    out_console.print(done.reading, markup=False)
+    for path in files:
+        print(path)
+
+
+def _shown(cell: str | int | float | None) -> str:
+    return "" if cell is None else f"{cell:.4g}" if isinstance(cell, float) else str(cell)

@@ -1,0 +1,53 @@
+"""``rankwise sweep``: train every run of a file, or continue where the last attempt stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tyro
+
+from rankwise.cli.dry_run import show_plan
+from rankwise.cli.output import print_json
+from rankwise.errors import require_int
+
+
+def sweep(
+    file: tyro.conf.Positional[Path],
+    /,
+    *,
+    store: Path = Path("runs"),
+    workers: int | None = None,
+    retry: bool = False,
+    dry_run: bool = False,
+    json: bool = False,
+) -> None:
+    """Train every run of a sweep. The same command again continues: finished runs are never trained twice.
+
+    Ctrl-C once lets running runs checkpoint, twice stops at once; either way nothing finished is lost.
+
+    Args:
+        file: The sweep, as TOML or JSON: a base run and axes to vary it along, or a list of runs.
+        store: Directory that keeps results and checkpoints.
+        workers: How many runs at a time; one for every core if not given.
+        retry: Also try again what failed, timed out or ran out of memory before.
+        dry_run: Show the runs, their parameters and the estimated time; train and write nothing.
+        json: Print one JSON object instead of text.
+    """
+    from rankwise.spec import SweepSpec, read_spec
+    from rankwise.sweep.plan import plan_sweep
+
+    if workers is not None:
+        require_int("--workers", workers, minimum=1)
+    plan = plan_sweep(read_spec(SweepSpec, file))
+    if dry_run:
+        show_plan(plan, store, workers=workers, json=json)
+        return
+    from rankwise.sweep.results import result_table
+    from rankwise.sweep.session import raise_for_failures, run_here
+
+    outcome = run_here(plan, store, workers=workers, retry=retry)
+    if json:
+        print_json({"name": plan.name, "counts": outcome.counts, "failures": result_table(outcome.failures)})
+    raise_for_failures(plan, outcome, store)
+    if not json:
+        print(f"{len(plan.runs)} runs done; the table: rankwise results --store {store}")

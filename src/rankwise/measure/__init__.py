@@ -1,0 +1,19 @@
+"""What a matrix's rank is, by every definition in use, each under its own name."""
+
+from rankwise.measure.rank import (
+    effective_rank,
+    energy_rank,
+    hardmax_rank,
+    numerical_rank,
+    participation_ratio,
+    stable_rank,
+)
+
+__all__ = [
+    "effective_rank",
+    "energy_rank",
+    "hardmax_rank",
+    "numerical_rank",
+    "participation_ratio",
+    "stable_rank",
+]

@@ -1,0 +1,389 @@
+"""Multi-head attention in which dim, heads, rank, value rank, key heads and context dim are all free.
+
+Legend: B batch, I queries, J keys, D dim, C context dim, H heads, G key/value heads, R rank, V value rank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, overload
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from rankwise.errors import InvalidInputError, ShapeError
+from rankwise.nn.factored import FactoredMatrix
+from rankwise.nn.masks import combined_mask, structural_mask
+from rankwise.nn.merging import merged_scores_pay, merged_values_pay
+from rankwise.nn.mixing import (
+    choice_weights,
+    choose,
+    hardmax_choice,
+    softmax_mix,
+    softmax_weights,
+    weighted_sum,
+)
+from rankwise.nn.rotary import rotate, rotation
+from rankwise.spec import AttentionSpec, RotarySpec
+
+# Stacking the projections of the same tokens saves launches, and costs a copy of their gradients: it pays while narrow.
+STACKED_UP_TO_COLUMNS = 512
+
+
+class MultiheadAttention(nn.Module):
+    """``y_i -> (1/A) [ sum_h W_O,h W_V,g X phi_j(s_h <W_Q,h y_i, W_K,g x_j>) + sum of A output biases ]``.
+
+    g = h // (H/G); phi is softmax, or hardmax (one-hot argmax, ties to the lowest index); s_h = e^{beta_h}/sqrt(R)
+    with beta_h = 0, or learned, one scalar a head (``temperature="learned"``). Every projection has a bias
+    (``bias=True``). Weights are stored a head at a time: ``q_weight`` [H, R, D], ``k_weight`` [G, R, C],
+    ``v_weight`` [G, V, C], ``o_weight`` [H, V, D], and ``o_bias`` [A, D]; A = ``average`` (1: the plain sum).
+
+    Other options: ``qk_norm`` RMS-normalises every query and key over its R coordinates with one learned gain for
+    all heads; ``rope`` rotates queries and keys (a ``RotarySpec``, a base, or True); ``causal`` lets query i see
+    keys j <= i; ``window`` w lets it see |i - j| < w. ``rank`` may exceed ``dim``.
+
+    Gradient of hardmax: it flows through the chosen value and the output map; through the choice there is none,
+    so the weights of queries and keys (and the temperature) receive none, or zeros.
+
+    Unlike ``torch.nn.MultiheadAttention``: batch comes first, masks are True where visible, there is no dropout, a
+    query that sees no key yields zeros (no bias either) instead of NaN, and rank has nothing to do with dim / heads.
+    Whatever the sizes, each projection is one matrix product; where it saves work (large rank) W_Q^T W_K or W_O W_V
+    are multiplied first. The bias of keys adds the same to all scores of a query and cancels; ``k_bias`` (kept for
+    exchange with other libraries) then receives no gradient, elsewhere one that is zero up to rounding.
+    """
+
+    q_bias: nn.Parameter | None
+    k_bias: nn.Parameter | None
+    v_bias: nn.Parameter | None
+    o_bias: nn.Parameter | None
+    log_beta: nn.Parameter | None
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        rank: int,
+        *,
+        value_rank: int | None = None,
+        kv_heads: int | None = None,
+        context_dim: int | None = None,
+        scores: Literal["softmax", "hardmax"] = "softmax",
+        temperature: Literal["fixed", "learned"] = "fixed",
+        qk_norm: bool = False,
+        rope: RotarySpec | float | None = None,
+        causal: bool = False,
+        window: int | None = None,
+        bias: bool = True,
+        average: int = 1,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        spec = AttentionSpec(
+            dim=dim,
+            heads=heads,
+            rank=rank,
+            value_rank=value_rank,
+            kv_heads=kv_heads,
+            context_dim=context_dim,
+            scores=scores,
+            temperature=temperature,
+            qk_norm=qk_norm,
+            rope=_rotary_spec(rope),
+            causal=causal,
+            window=window,
+            bias=bias,
+            average=average,
+        )
+        self.spec = spec
+        D, C, H, G, R, V = spec.dim, spec.source_dim, spec.heads, spec.key_heads, spec.rank, spec.value_dim
+
+        def parameter(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(*shape, device=device, dtype=dtype))
+
+        self.q_weight, self.k_weight = parameter(H, R, D), parameter(G, R, C)
+        self.v_weight, self.o_weight = parameter(G, V, C), parameter(H, V, D)
+        if bias:
+            self.q_bias, self.k_bias, self.v_bias = parameter(H, R), parameter(G, R), parameter(G, V)
+            self.o_bias = parameter(spec.average, D)
+        else:
+            for name in ("q_bias", "k_bias", "v_bias", "o_bias"):
+                self.register_parameter(name, None)
+        if temperature == "learned":
+            self.log_beta = parameter(H)
+        else:
+            self.register_parameter("log_beta", None)
+        self.q_norm = nn.RMSNorm(R, eps=1e-6, device=device, dtype=dtype) if qk_norm else None
+        self.k_norm = nn.RMSNorm(R, eps=1e-6, device=device, dtype=dtype) if qk_norm else None
+        self.reset_parameters()
+
+    @classmethod
+    def from_spec(
+        cls, spec: AttentionSpec, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> MultiheadAttention:
+        """The layer that ``spec`` describes."""
+        fields = {name: getattr(spec, name) for name in spec.__dataclass_fields__}
+        return cls(**fields, device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Initialise as PyTorch does, a head at a time: the scale of Q and K depends on neither H nor R.
+
+        Q, K, V ~ U(+-sqrt(6 / (4 fan-in))), O ~ U(+-1/sqrt(H V / A)), biases and log beta 0, gains 1.
+        """
+        for weight in (self.q_weight, self.k_weight, self.v_weight):
+            nn.init.uniform_(weight, -math.sqrt(1.5 / weight.shape[2]), math.sqrt(1.5 / weight.shape[2]))
+        bound = math.sqrt(self.spec.average / (self.spec.heads * self.spec.value_dim))
+        nn.init.uniform_(self.o_weight, -bound, bound)
+        for zero in (self.q_bias, self.k_bias, self.v_bias, self.o_bias, self.log_beta):
+            if zero is not None:
+                nn.init.zeros_(zero)
+        for norm in (self.q_norm, self.k_norm):
+            if norm is not None:
+                norm.reset_parameters()
+
+    @overload
+    def forward(
+        self,
+        query: Float[Tensor, "... D"],
+        context: Float[Tensor, "... C"] | None = None,
+        *,
+        mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        positions: Int[Tensor, "..."] | None = None,
+        context_positions: Int[Tensor, "..."] | None = None,
+        return_weights: Literal[False] = False,
+    ) -> Float[Tensor, "B I D"]: ...
+
+    @overload
+    def forward(
+        self,
+        query: Float[Tensor, "... D"],
+        context: Float[Tensor, "... C"] | None = None,
+        *,
+        mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        positions: Int[Tensor, "..."] | None = None,
+        context_positions: Int[Tensor, "..."] | None = None,
+        return_weights: Literal[True],
+    ) -> tuple[Float[Tensor, "B I D"], Float[Tensor, "B H I J"]]: ...
+
+    def forward(
+        self,
+        query: Float[Tensor, "... D"],
+        context: Float[Tensor, "... C"] | None = None,
+        *,
+        mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        positions: Int[Tensor, "..."] | None = None,
+        context_positions: Int[Tensor, "..."] | None = None,
+        return_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Self-attention ``attn(x)`` or cross-attention ``attn(query, context)``.
+
+        Args:
+            query: [B, I, D].
+            context: [B, J, C], the tokens that keys and values are read from; None means ``query`` itself.
+            mask: booleans, True = visible: [I, J], [B, I, J] or [B, H, I, J], where B, H and I may be 1.
+            key_mask: booleans [B, J], True = a real token and False = padding.
+            positions: [I] or [B, I], where the queries stand (for ``rope``); 0, 1, 2, ... by default.
+            context_positions: [J] or [B, J], the same for the context; ``positions`` in self-attention.
+            return_weights: also return the attention matrices [B, H, I, J].
+        """
+        query, context, positions, context_positions = self._checked(query, context, positions, context_positions)
+        spec = self.spec
+        sizes = (query.shape[0], spec.heads, query.shape[1], context.shape[1])
+        masked = mask is not None or key_mask is not None or sizes[2] > sizes[3]
+        plain_causal = spec.causal and spec.window is None and not masked
+        visible = None
+        if not plain_causal or return_weights or spec.scores == "hardmax":
+            structure = structural_mask(*sizes[2:], causal=spec.causal, window=spec.window, device=query.device)
+            visible = combined_mask(structure, mask, key_mask, sizes)
+
+        one_mask = visible is None or visible.shape[1] == 1
+        merge_scores = merged_scores_pay(spec, sizes)
+        merge_values = one_mask and merged_values_pay(spec, sizes)
+        queries, keys, values = self._projections(query, context, merge_scores, merge_values)
+        if self.q_norm is not None and self.k_norm is not None:
+            queries, keys = self.q_norm(queries) * self._score_scales(), self.k_norm(keys)
+        if spec.rope is not None:
+            queries = _rotated(queries, positions, spec.rope)
+            keys = _rotated(keys, context_positions, spec.rope)
+        out_weight, out_bias = self._output_map(merge_values)
+
+        weights = None
+        if spec.scores == "hardmax":
+            choice = hardmax_choice(queries, keys, visible)
+            mixed = choose(choice, values)
+            weights = choice_weights(choice, sizes[3], query.dtype) if return_weights else None
+        elif return_weights:
+            weights = softmax_weights(queries, keys, visible)
+            mixed = weighted_sum(weights, values)
+        else:
+            mixed = softmax_mix(queries, keys, values, visible, causal=plain_causal)
+
+        flat = mixed.flatten(2).flatten(0, 1)
+        output = flat @ out_weight if out_bias is None else torch.addmm(out_bias, flat, out_weight)
+        output = output.view(query.shape)
+        if masked and visible is not None:
+            sees_nothing = ~visible.any(-1).any(1)
+            output = output.masked_fill(sees_nothing[..., None], 0.0)
+        return output if weights is None else (output, weights)
+
+    def qk(self, head: int) -> FactoredMatrix:
+        """``W_Q^T W_K`` [D, C] of one head: the bilinear form of its scores, before scale, temperature and bias."""
+        h, g = self._head(head)
+        return FactoredMatrix(self.q_weight[h].mT, self.k_weight[g])
+
+    def ov(self, head: int) -> FactoredMatrix:
+        """``W_O W_V`` [D, C] of one head: what it adds to the output for a token it attends to (before 1/A)."""
+        h, g = self._head(head)
+        return FactoredMatrix(self.o_weight[h].mT, self.v_weight[g])
+
+    def score_scale(self, head: int) -> Float[Tensor, ""]:
+        """What multiplies ``<W_Q y, W_K x>`` of one head: e^beta / sqrt(R), beta = 0 unless learned."""
+        h, scales = self._head(head)[0], self._score_scales()
+        return self.q_weight.new_tensor(scales) if isinstance(scales, float) else scales[h, 0]
+
+    @classmethod
+    def from_torch(cls, module: nn.MultiheadAttention) -> MultiheadAttention:
+        """The same function with free sizes; keeps dtype and device. Batch comes first here, and masks are inverted."""
+        from rankwise.nn.torch_exchange import from_torch
+
+        return from_torch(cls, module)
+
+    def to_torch(self) -> nn.MultiheadAttention:
+        """The same function as PyTorch's module, where that exists: ``heads*rank == dim == heads*value_rank``."""
+        from rankwise.nn.torch_exchange import to_torch
+
+        return to_torch(self)
+
+    def extra_repr(self) -> str:
+        """The sizes, and the options that are not the defaults."""
+        fields = self.spec.__dataclass_fields__
+        shown = {name: getattr(self.spec, name) for name in fields}
+        return ", ".join(f"{name}={value!r}" for name, value in shown.items() if value != fields[name].default)
+
+    def _checked(
+        self, query: Tensor, context: Tensor | None, positions: Tensor | None, context_positions: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        spec = self.spec
+        if query.ndim != 3 or query.shape[2] != spec.dim:
+            raise ShapeError(f"query: expected [batch, queries, dim={spec.dim}], got {list(query.shape)}")
+        if context is None:
+            if spec.source_dim != spec.dim:
+                raise InvalidInputError(
+                    f"context: expected [batch, keys, context_dim={spec.source_dim}], got None; "
+                    f"self-attention needs context_dim = dim = {spec.dim}"
+                )
+            context, context_positions = query, positions if context_positions is None else context_positions
+        elif context.ndim != 3 or context.shape[2] != spec.source_dim or context.shape[0] != query.shape[0]:
+            raise ShapeError(
+                f"context: expected [batch={query.shape[0]}, keys, context_dim={spec.source_dim}], "
+                f"got {list(context.shape)}"
+            )
+        for name, given, tokens in (
+            ("positions", positions, query.shape[1]),
+            ("context_positions", context_positions, context.shape[1]),
+        ):
+            if given is not None and given.shape not in ((tokens,), (query.shape[0], tokens)):
+                raise ShapeError(
+                    f"{name}: expected [{tokens}] or [{query.shape[0]}, {tokens}], got {list(given.shape)}"
+                )
+        return query, context, positions, context_positions
+
+    def _head(self, head: int) -> tuple[int, int]:
+        if isinstance(head, bool) or not isinstance(head, int) or not 0 <= head < self.spec.heads:
+            raise InvalidInputError(f"head: expected a whole number from 0 to {self.spec.heads - 1}, got {head!r}")
+        return head, head // (self.spec.heads // self.spec.key_heads)
+
+    def _score_scales(self) -> Float[Tensor, "H 1"] | float:
+        """e^beta / sqrt(R), for every head or for all."""
+        scale = self.spec.rank**-0.5
+        return scale if self.log_beta is None else self.log_beta[:, None].exp() * scale
+
+    def _projections(
+        self, query: Float[Tensor, "B I D"], context: Float[Tensor, "B J C"], merge_scores: bool, merge_values: bool
+    ) -> tuple[Float[Tensor, "B I H r"], Float[Tensor, "B J g r"], Float[Tensor, "B J w v"]]:
+        """Scaled queries, keys and values, each of its rank, or, where merged, with the context for keys or values."""
+        parts = [self._merged_scores() if merge_scores else self._scaled_queries()]
+        parts += [] if merge_scores else [(self.k_weight, self.k_bias)]
+        parts += [] if merge_values else [(self.v_weight, self.v_bias)]
+        if context is query:
+            projected = _projected(query, parts)
+        else:
+            projected = _projected(query, parts[:1]) + (_projected(context, parts[1:]) if len(parts) > 1 else [])
+        as_it_is = context[:, :, None]
+        queries, *others = projected
+        keys = as_it_is if merge_scores else others[0]
+        return queries, keys, as_it_is if merge_values else others[-1]
+
+    def _scaled_queries(self) -> tuple[Float[Tensor, "H R D"], Float[Tensor, "H R"] | None]:
+        """The weights carry the score scale, because there are fewer of them than activations."""
+        if self.q_norm is not None:
+            return self.q_weight, self.q_bias
+        scales = self._score_scales()
+        weight = self.q_weight * (scales if isinstance(scales, float) else scales[..., None])
+        return weight, None if self.q_bias is None else self.q_bias * scales
+
+    def _merged_scores(self) -> tuple[Float[Tensor, "H C D"], Float[Tensor, "H C"] | None]:
+        """``s_h W_K^T (W_Q y + b_Q)``, a query for the context itself.
+
+        In (W_Q y + b_Q)^T (W_K x + b_K) the part without x is the same for all keys, so it cancels in the softmax.
+        """
+        q_weight, q_bias = self._scaled_queries()
+        to_context = self._every_head(self.k_weight).mT
+        return to_context @ q_weight, None if q_bias is None else (to_context @ q_bias[..., None]).squeeze(-1)
+
+    def _output_map(self, merge_values: bool) -> tuple[Float[Tensor, "hv D"], Float[Tensor, "D"] | None]:
+        """The flat map from all heads' mixed values (or, merged, mixed contexts) to the output."""
+        A = self.spec.average
+        weight = self.o_weight if A == 1 else self.o_weight / A
+        bias = None if self.o_bias is None else self.o_bias[0] if A == 1 else self.o_bias.mean(0)
+        if merge_values:
+            if self.v_bias is not None and bias is not None:
+                # Attention weights sum to one, so the bias of values reaches the output unchanged; they do not where a
+                # mask hides every key from one head alone, which is why such masks are not merged.
+                bias = torch.addmv(bias, weight.flatten(0, 1).mT, self._every_head(self.v_bias).flatten())
+            weight = self._every_head(self.v_weight).mT @ weight
+        return weight.flatten(0, 1), bias
+
+    def _every_head(self, shared: Float[Tensor, "G ..."]) -> Float[Tensor, "H ..."]:
+        group = self.spec.heads // self.spec.key_heads
+        return shared if group == 1 else shared.repeat_interleave(group, 0)
+
+
+def _projected(
+    tokens: Float[Tensor, "B N c"], parts: Sequence[tuple[Float[Tensor, "_ _ c"], Float[Tensor, "_ _"] | None]]
+) -> list[Float[Tensor, "B N _ _"]]:
+    """All heads of each part (weights [heads, rank, c], biases [heads, rank]) in one product; narrow parts together."""
+    weights = [weight.flatten(0, 1) for weight, _ in parts]
+    biases = [None if bias is None else bias.flatten() for _, bias in parts]
+    stacked_bias = [bias for bias in biases if bias is not None]
+    if len(parts) > 1 and sum(map(len, weights)) <= STACKED_UP_TO_COLUMNS:
+        stacked = linear(tokens, torch.cat(weights), torch.cat(stacked_bias) if stacked_bias else None)
+        flat = list(stacked.split([len(weight) for weight in weights], dim=2))
+    else:
+        flat = [linear(tokens, weight, bias) for weight, bias in zip(weights, biases, strict=True)]
+    return [piece.unflatten(2, weight.shape[:2]) for piece, (weight, _) in zip(flat, parts, strict=True)]
+
+
+def _rotated(
+    x: Float[Tensor, "B N h R"], positions: Int[Tensor, "..."] | None, spec: RotarySpec
+) -> Float[Tensor, "B N h R"]:
+    if positions is None:
+        positions = torch.arange(x.shape[1], device=x.device)
+    cos, sin = rotation(positions, spec, x.shape[3], x.dtype)
+    return rotate(x, cos.unsqueeze(-2), sin.unsqueeze(-2), spec.interleaved)
+
+
+def _rotary_spec(rope: RotarySpec | float | None) -> RotarySpec | None:
+    if rope is None or isinstance(rope, RotarySpec):
+        return rope
+    if rope is True:
+        return RotarySpec()
+    if isinstance(rope, bool) or not isinstance(rope, int | float):
+        raise InvalidInputError(f"rope: expected a RotarySpec, a base such as 10000.0, True or None, got {rope!r}")
+    return RotarySpec(base=float(rope))

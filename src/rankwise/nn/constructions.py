@@ -1,0 +1,224 @@
+"""Weights written down, not trained: what heads of each kind can and cannot do.
+
+Every constructor returns a module that is called like the layer, ``module(queries, points)`` with queries [B, Q, D]
+and points [B, N, D], and answers [B, Q, D]. Legend: d = dim, H heads, r rank.
+
+Theorems of Amsel, Yehudai and Bruna (2024): ``exact_nearest``, and that two rank-1 layers approximate the target for
+N = 2 (``majority_vote`` is their construction). ``soft_vote`` is ours. The others are the random features and toy
+cases whose errors have closed forms (rankwise.theory.kernels).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import normalize, pad
+
+from rankwise.errors import InvalidInputError, ShapeError, require_int
+from rankwise.nn.attention import MultiheadAttention
+from rankwise.nn.generalized import BilinearScore, GeneralizedHeads
+
+
+def exact_nearest(dim: int, *, beta: float | None = None, dtype: torch.dtype = torch.float32) -> MultiheadAttention:
+    """``X hardmax(X^T y)``: one full-rank head is nearest-neighbour search, exactly, for any N and any inputs.
+
+    With ``beta`` it is the softmax ``X sm(beta X^T y)``, which tends to it as beta grows
+    (rankwise.theory.depth.softmax_error says how fast).
+    """
+    return _full_rank_head(dim, 1.0, beta, dtype)
+
+
+def exact_farthest(dim: int, *, beta: float | None = None, dtype: torch.dtype = torch.float32) -> MultiheadAttention:
+    """``X hardmax(-X^T y)``: the farthest neighbour; on points themselves, ``module(points)`` is self-attention."""
+    return _full_rank_head(dim, -1.0, beta, dtype)
+
+
+def biased_nearest(dim: int, bias: float, *, dtype: torch.dtype = torch.float32) -> GeneralizedHeads:
+    """``x_1 if <x_1 - x_2, y> + bias > 0 else x_2`` (N = 2): one full-rank head whose phi knows the order."""
+    require_int("dim", dim, minimum=1)
+    if isinstance(bias, bool) or not isinstance(bias, int | float) or not math.isfinite(bias):
+        raise InvalidInputError(f"bias: expected a finite number, got {bias!r}")
+
+    def phi(keys: Float[Tensor, "*B N R"], y: Float[Tensor, "*B D"]) -> Float[Tensor, "*B N"]:
+        if keys.shape[-2] != 2:
+            raise ShapeError(f"biased_nearest: expected points [B, 2, D], got {keys.shape[-2]} points")
+        first, second = (keys @ y.unsqueeze(-1)).squeeze(-1).unbind(-1)
+        chosen = (first - second + bias > 0).to(keys.dtype)
+        return torch.stack((chosen, 1 - chosen), dim=-1)
+
+    head = GeneralizedHeads(dim, dim, 1, phi, dtype=dtype)
+    return _written(head, keys=torch.eye(dim)[None], weights=torch.ones(1))
+
+
+def random_rank_one(
+    dim: int,
+    heads: int,
+    generator: torch.Generator,
+    weights: Tensor | None = None,
+    *,
+    dtype: torch.dtype = torch.float32,
+) -> GeneralizedHeads:
+    """``sum_h a_h X hardmax(X^T k_h q_h^T y)`` with q_h uniform on the sphere, cos<q_h, k_h> uniform on [-1, 1].
+
+    ``weights`` a [H] are 1/H unless given; ``rankwise.theory.kernels.optimal_weights`` finds the best for the
+    directions ``module.keys[:, :, 0]`` and ``module.phi.query_weight[:, :, 0]`` that a seed draws. For N = 2
+    orthogonal points the error is ``1 - 2 a.b + a^T C a``.
+    """
+    require_int("dim", dim, minimum=2)
+    require_int("heads", heads, minimum=1)
+    query = normalize(torch.randn(heads, dim, generator=generator, dtype=torch.float64), dim=-1)
+    other = torch.randn(heads, dim, generator=generator, dtype=torch.float64)
+    other = normalize(other - (other * query).sum(-1, keepdim=True) * query, dim=-1)
+    cosine = 2 * torch.rand(heads, 1, generator=generator, dtype=torch.float64) - 1
+    key = cosine * query + (1 - cosine.square()).sqrt() * other
+    return _hardmax_heads(query[..., None], key[..., None], weights, dtype)
+
+
+def random_subspaces(
+    dim: int,
+    rank: int,
+    heads: int,
+    generator: torch.Generator,
+    weights: Tensor | None = None,
+    *,
+    dtype: torch.dtype = torch.float32,
+) -> GeneralizedHeads:
+    """``sum_h a_h X hardmax(X^T P_h y)``, P_h the projection on a uniformly random subspace of dimension ``rank``."""
+    require_int("dim", dim, minimum=1)
+    require_int("heads", heads, minimum=1)
+    if require_int("rank", rank, minimum=1) > dim:
+        raise InvalidInputError(f"rank: expected at most dim={dim}, got {rank}")
+    frame = torch.linalg.qr(torch.randn(heads, dim, rank, generator=generator, dtype=torch.float64)).Q
+    return _hardmax_heads(frame, frame, weights, dtype)
+
+
+def equispaced_plane(heads: int, *, dtype: torch.dtype = torch.float32) -> GeneralizedHeads:
+    """d = 2: rank-1 heads q = k at angles ``pi h / H`` with their best weights, which symmetry makes equal.
+
+    ``a = b(0) / sum_j C_0j`` with b(0) = 3/4 and ``C_0j = 1/2 + 2 (1/2 - j/H)^2``; the error ``1 - b(0) H a`` is
+    .4375, .25, .1818 for H = 1, 2, 4 and stalls at 5/32: keys that equal queries are not enough (our derivation).
+    """
+    require_int("heads", heads, minimum=1)
+    step = torch.arange(heads, dtype=torch.float64) / heads
+    direction = torch.stack(((math.pi * step).cos(), (math.pi * step).sin()), dim=-1)[..., None]
+    best = 0.75 / (0.5 + 2 * (0.5 - step).square()).sum()
+    return _hardmax_heads(direction, direction, best.expand(heads), dtype)
+
+
+class TwoLayerVote(nn.Module):
+    """Two rank-1 attention layers in R^{d+2} that tally votes on two points and look up the winner (no MLP, no norm).
+
+    Tokens are (x_1, 1, 0), (x_2, -1, 0) and (y, 0, 0): index and scratchpad are appended. In layer 1 every head
+    attends to one of the points and writes its index into the scratchpad of y, ``S = sum of votes``, kept by the
+    residual. In layer 2 the score of point j is ``index_j S`` and the first d coordinates of the winner are copied,
+    one rank-1 head a coordinate. S = 0 (only an even number of votes ties) goes to x_1.
+    """
+
+    def __init__(self, tally: MultiheadAttention, lookup: MultiheadAttention) -> None:
+        super().__init__()
+        self.tally, self.lookup = tally, lookup
+
+    def forward(self, queries: Float[Tensor, "... D"], points: Float[Tensor, "... D"]) -> Float[Tensor, "B Q D"]:
+        dim = self.tally.spec.dim - 2
+        if queries.ndim != 3 or queries.shape[-1] != dim or points.shape != (queries.shape[0], 2, dim):
+            raise ShapeError(
+                f"vote: expected queries [B, Q, {dim}] and points [B, 2, {dim}], "
+                f"got {list(queries.shape)} and {list(points.shape)}"
+            )
+        index = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=points.dtype, device=points.device)
+        tagged = torch.cat((points, index.expand(len(points), 2, 2)), dim=-1)
+        y = pad(queries, (0, 2))
+        y = y + self.tally(y, tagged)
+        return self.lookup(y, tagged)[..., :dim]
+
+
+def majority_vote(
+    dim: int, heads: int, generator: torch.Generator, *, dtype: torch.dtype = torch.float32
+) -> TwoLayerVote:
+    """The paper's two-layer construction for N = 2: H random rank-1 hardmax heads q = k vote, the majority wins.
+
+    Its accuracy is ``rankwise.theory.depth.majority_accuracy(dim, heads)``, about ``1 - sqrt(d/H)/2``; for
+    orthogonal points the squared error is twice the share of wrong answers. Odd H avoids ties.
+    """
+    require_int("dim", dim, minimum=1)
+    require_int("heads", heads, minimum=1)
+    directions = normalize(torch.randn(heads, dim, generator=generator, dtype=torch.float64), dim=-1)
+    tally = MultiheadAttention(dim + 2, heads, 1, scores="hardmax", bias=False, dtype=dtype)
+    return TwoLayerVote(_write_tally(tally, directions), _lookup(dim, dtype))
+
+
+def soft_vote(dim: int, scale: float, *, dtype: torch.dtype = torch.float32) -> TwoLayerVote:
+    """Ours: d rank-1 softmax heads q = k = e_i at a small score scale s instead of many hard votes.
+
+    Where the softmax is nearly linear the scratchpad holds ``S ~ (s/2) <x_1 - x_2, y>``, whose sign is the answer:
+    d heads do what the majority needs thousands for, because a soft vote keeps the margin.
+    """
+    require_int("dim", dim, minimum=1)
+    if isinstance(scale, bool) or not isinstance(scale, int | float) or not 0 < scale < math.inf:
+        raise InvalidInputError(f"scale: expected a finite number above 0, got {scale!r}")
+    tally = MultiheadAttention(dim + 2, dim, 1, bias=False, dtype=dtype)
+    _write_tally(tally, torch.eye(dim, dtype=torch.float64))
+    with torch.no_grad():
+        tally.q_weight.mul_(scale)
+    return TwoLayerVote(tally, _lookup(dim, dtype))
+
+
+@torch.no_grad()
+def _full_rank_head(dim: int, sign: float, beta: float | None, dtype: torch.dtype) -> MultiheadAttention:
+    if beta is not None and (isinstance(beta, bool) or not isinstance(beta, int | float) or not 0 < beta < math.inf):
+        raise InvalidInputError(f"beta: expected a finite number above 0, got {beta!r}")
+    head = MultiheadAttention(dim, 1, dim, scores="hardmax" if beta is None else "softmax", bias=False, dtype=dtype)
+    identity = torch.eye(dim, dtype=torch.float64)[None]
+    for weight in (head.q_weight, head.k_weight, head.v_weight, head.o_weight):
+        weight.copy_(identity)
+    head.q_weight.mul_(sign if beta is None else sign * beta * math.sqrt(dim))
+    return head
+
+
+def _hardmax_heads(
+    queries: Float[Tensor, "H D R"], keys: Float[Tensor, "H D R"], weights: Tensor | None, dtype: torch.dtype
+) -> GeneralizedHeads:
+    heads, dim, rank = keys.shape
+    if weights is None:
+        weights = torch.full((heads,), 1 / heads, dtype=torch.float64)
+    elif weights.shape != (heads,):
+        raise ShapeError(f"weights: expected [heads] = [{heads}], got {list(weights.shape)}")
+    score = BilinearScore(dim, rank, heads, scores="hardmax", dtype=dtype)
+    with torch.no_grad():
+        score.query_weight.copy_(queries)
+    return _written(GeneralizedHeads(dim, rank, heads, score, dtype=dtype), keys, weights)
+
+
+@torch.no_grad()
+def _written(module: GeneralizedHeads, keys: Float[Tensor, "H D R"], weights: Float[Tensor, "H"]) -> GeneralizedHeads:
+    assert module.value_scale is not None
+    module.keys.copy_(keys)
+    module.value_scale.copy_(weights)
+    return module
+
+
+@torch.no_grad()
+def _write_tally(layer: MultiheadAttention, directions: Float[Tensor, "H d"]) -> MultiheadAttention:
+    """Every head: key = query = (direction, 0, 0), value = index, output = scratchpad."""
+    dim = directions.shape[1]
+    layer.q_weight.copy_(pad(directions, (0, 2))[:, None])
+    layer.k_weight.copy_(layer.q_weight)
+    for weight, coordinate in ((layer.v_weight, dim), (layer.o_weight, dim + 1)):
+        weight.zero_()
+        weight[:, :, coordinate] = 1.0
+    return layer
+
+
+@torch.no_grad()
+def _lookup(dim: int, dtype: torch.dtype) -> MultiheadAttention:
+    """d rank-1 hardmax heads with one score, ``index_j S``; head i copies coordinate i."""
+    layer = MultiheadAttention(dim + 2, dim, 1, scores="hardmax", bias=False, dtype=dtype)
+    for weight, coordinate in ((layer.q_weight, dim + 1), (layer.k_weight, dim)):
+        weight.zero_()
+        weight[:, :, coordinate] = 1.0
+    for weight in (layer.v_weight, layer.o_weight):
+        weight.copy_(pad(torch.eye(dim), (0, 2))[:, None])
+    return layer

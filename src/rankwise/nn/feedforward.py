@@ -1,0 +1,90 @@
+"""The feed-forward part of a block, and its cache-friendly training step.
+
+Legend: T tokens, W width, F hidden width.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from rankwise.spec import ModelSpec
+
+# Hidden activations of this many tokens stay in a core's cache: 0.72 of the matmul peak at W = 64, F = 2048 where the
+# whole batch at once reaches 0.61 (one thread, forward and backward).
+TOKENS_AT_ONCE = 256
+
+
+class FeedForward(nn.Sequential):
+    """``W_2 act(W_1 x + b_1) + b_2``, a token at a time."""
+
+    def __init__(
+        self, spec: ModelSpec, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
+        super().__init__(
+            nn.Linear(spec.width, spec.feedforward, bias=spec.bias, device=device, dtype=dtype),
+            nn.ReLU() if spec.activation == "relu" else nn.GELU(),
+            nn.Linear(spec.feedforward, spec.width, bias=spec.bias, device=device, dtype=dtype),
+        )
+        self.blocked = spec.activation == "relu" and spec.bias
+
+    def forward(self, x: Float[Tensor, "*B W"]) -> Float[Tensor, "*B W"]:
+        first, _, second = self
+        trains_on_cpu = torch.is_grad_enabled() and x.device.type == "cpu" and not torch.compiler.is_compiling()
+        if self.blocked and trains_on_cpu and not torch.is_autocast_enabled("cpu"):
+            flat = _BlockedRelu.apply(x.flatten(0, -2), first.weight, first.bias, second.weight, second.bias)
+            return flat.view(x.shape)
+        return super().forward(x)
+
+    @torch.no_grad()
+    def scale_output(self, factor: float) -> None:
+        """Multiply what this adds to the residual stream."""
+        for parameter in self[2].parameters():
+            parameter.mul_(factor)
+
+
+class _BlockedRelu(torch.autograd.Function):
+    """``relu(x W_1^T + b_1) W_2^T + b_2``, forward and backward a block of tokens at a time.
+
+    The F-wide activations are the bulk of the memory traffic; in blocks, the additions, the relu and its gradient
+    happen in place on what is still in cache.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Float[Tensor, "T W"],
+        first: Float[Tensor, "F W"],
+        first_bias: Float[Tensor, "F"],
+        second: Float[Tensor, "W F"],
+        second_bias: Float[Tensor, "W"],
+    ) -> Float[Tensor, "T W"]:
+        hidden, output = x.new_empty(len(x), len(first)), torch.empty_like(x)
+        for block in _blocks(len(x)):
+            part = torch.mm(x[block], first.mT, out=hidden[block]).add_(first_bias).relu_()
+            torch.addmm(second_bias, part, second.mT, out=output[block])
+        ctx.save_for_backward(x, first, second, hidden)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, grad: Float[Tensor, "T W"]) -> tuple[Tensor, ...]:
+        x, first, second, hidden = ctx.saved_tensors
+        buffer = x.new_empty(min(TOKENS_AT_ONCE, len(x)), len(first))
+        ones = x.new_ones(len(buffer))
+        grad_x, grad_first, grad_first_bias = torch.empty_like(x), torch.zeros_like(first), first.new_zeros(len(first))
+        grad_second = second.new_zeros(second.shape[1], second.shape[0])
+        for block in _blocks(len(x)):
+            grad_second.addmm_(hidden[block].mT, grad[block])
+            through = torch.mm(grad[block], second, out=buffer[: len(grad[block])])
+            torch.ops.aten.threshold_backward.grad_input(through, hidden[block], 0, grad_input=through)
+            grad_first.addmm_(through.mT, x[block])
+            grad_first_bias.addmv_(through.mT, ones[: len(through)])
+            torch.mm(through, first, out=grad_x[block])
+        return grad_x, grad_first, grad_first_bias, grad_second.mT, grad.sum(0)
+
+
+def _blocks(tokens: int) -> list[slice]:
+    return [slice(start, start + TOKENS_AT_ONCE) for start in range(0, tokens, TOKENS_AT_ONCE)]

@@ -1,0 +1,176 @@
+"""A transformer whose rank and number of heads are set freely.
+
+Legend: B batch, N points, Q queries, D dim, W = D + position_dim the width inside, H heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, overload
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from rankwise.errors import InvalidInputError, ShapeError
+from rankwise.nn.attention import MultiheadAttention
+from rankwise.nn.feedforward import FeedForward
+from rankwise.nn.norms import build_norm
+from rankwise.spec import ModelSpec
+
+
+class Block(nn.Module):
+    """Attention, then (if any) feed-forward, each with residual and norm: ``norm(x + f(x))`` or ``x + f(norm(x))``."""
+
+    def __init__(
+        self, spec: ModelSpec, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
+        super().__init__()
+        self.pre, self.residual = spec.norm_place == "pre", spec.residual
+        self.attention = MultiheadAttention.from_spec(spec.attention, device=device, dtype=dtype)
+        self.attention_norm = build_norm(spec.norm, spec.width, device=device, dtype=dtype)
+        self.feedforward = FeedForward(spec, device=device, dtype=dtype) if spec.feedforward else None
+        self.feedforward_norm = (
+            build_norm(spec.norm, spec.width, device=device, dtype=dtype) if spec.feedforward else None
+        )
+
+    def forward(
+        self, x: Float[Tensor, "B Q W"], context: Float[Tensor, "B N W"] | None, return_weights: bool
+    ) -> tuple[Float[Tensor, "B Q W"], Float[Tensor, "B H Q N"] | None]:
+        inner = self.attention_norm(x) if self.pre else x
+        weights = None
+        if return_weights:
+            change, weights = self.attention(inner, context, return_weights=True)
+        else:
+            change = self.attention(inner, context)
+        x = self._joined(x, change, self.attention_norm)
+        if self.feedforward is not None and self.feedforward_norm is not None:
+            inner = self.feedforward_norm(x) if self.pre else x
+            x = self._joined(x, self.feedforward(inner), self.feedforward_norm)
+        return x, weights
+
+    def _joined(self, x: Tensor, change: Tensor, norm: nn.Module) -> Tensor:
+        joined = x + change if self.residual else change
+        return joined if self.pre else norm(joined)
+
+
+class Transformer(nn.Module):
+    """The model that a ``ModelSpec`` describes; called like the layer.
+
+    ``model(points)`` is a stack of self-attention. ``model(queries, points)`` is a stack of cross-attention: each
+    layer lets the queries attend to the points, which stay as they are (the setting of the theorem and of the
+    two-layer construction). Learned positions belong to the points; queries get none (zeros where concatenated).
+    """
+
+    def __init__(
+        self, spec: ModelSpec, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
+        super().__init__()
+        self.spec = spec
+        self.blocks = nn.ModuleList(Block(spec, device=device, dtype=dtype) for _ in range(spec.layers))
+        last = spec.norm_place == "pre"
+        self.final_norm = build_norm(spec.norm if last else "none", spec.width, device=device, dtype=dtype)
+        self.output = nn.Linear(spec.dim, spec.dim, spec.bias, device, dtype) if spec.output_map else nn.Identity()
+        if spec.max_points:
+            columns = spec.position_dim or spec.dim
+            self.positions = nn.Parameter(torch.empty(spec.max_points, columns, device=device, dtype=dtype))
+        else:
+            self.register_parameter("positions", None)
+        self._start()
+
+    @overload
+    def forward(
+        self,
+        tokens: Float[Tensor, "... D"],
+        points: Float[Tensor, "... D"] | None = None,
+        *,
+        return_weights: Literal[False] = False,
+    ) -> Float[Tensor, "B Q D"]: ...
+
+    @overload
+    def forward(
+        self,
+        tokens: Float[Tensor, "... D"],
+        points: Float[Tensor, "... D"] | None = None,
+        *,
+        return_weights: Literal[True],
+    ) -> tuple[Float[Tensor, "B Q D"], list[Float[Tensor, "B H Q N"]]]: ...
+
+    def forward(
+        self,
+        tokens: Float[Tensor, "... D"],
+        points: Float[Tensor, "... D"] | None = None,
+        *,
+        return_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, list[Tensor]]:
+        """``tokens`` [B, Q, D] attend to ``points`` [B, N, D], or to themselves; one output a token.
+
+        ``return_weights`` adds the attention matrices of every layer, [B, H, Q, N] each.
+        """
+        spec = self.spec
+        for name, given in (("tokens", tokens), ("points", points)):
+            if given is not None and (given.ndim != 3 or given.shape[2] != spec.dim):
+                raise ShapeError(f"{name}: expected [batch, {name}, dim={spec.dim}], got {list(given.shape)}")
+        if points is None:
+            x, context = self._placed(tokens), None
+        else:
+            x, context = pad(tokens, (0, spec.position_dim)), self._placed(points)
+        weights = []
+        for block in self.blocks:
+            x, layer_weights = block(x, context, return_weights)
+            weights.append(layer_weights)
+        output = self.output(self.final_norm(x)[..., : spec.dim])
+        return (output, weights) if return_weights else output
+
+    def attention_layers(self) -> Iterator[MultiheadAttention]:
+        """The attention of every layer, first to last."""
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            yield block.attention
+
+    def _placed(self, points: Float[Tensor, "B N D"]) -> Float[Tensor, "B N W"]:
+        if self.positions is None:
+            return points
+        if points.shape[1] > self.spec.max_points:
+            raise InvalidInputError(
+                f"points: expected at most max_points={self.spec.max_points} (each has a learned position), "
+                f"got {points.shape[1]}"
+            )
+        positions = self.positions[: points.shape[1]]
+        if self.spec.positions == "additive":
+            return points + positions
+        return torch.cat((points, positions.expand(points.shape[0], -1, -1)), dim=-1)
+
+    @torch.no_grad()
+    def _start(self) -> None:
+        if self.positions is not None:
+            if self.spec.positions == "concatenated":
+                nn.init.uniform_(self.positions, -1.0, 1.0)
+            elif self.spec.init == "paper":
+                nn.init.normal_(self.positions, -1.0, 1.0)
+            else:
+                nn.init.normal_(self.positions, 0.0, self.spec.dim**-0.5)
+        if self.spec.init == "paper":
+            first = self.blocks[0].state_dict()
+            for block in self.blocks[1:]:
+                block.load_state_dict(first)
+        *earlier, last = self.attention_layers()
+        if self.spec.output_gain is not None:
+            last.o_weight.mul_(self.spec.output_gain)
+        if self.spec.branch_gain is not None:
+            for layer in earlier:
+                layer.o_weight.mul_(self.spec.branch_gain)
+            for module in self.modules():
+                if isinstance(module, FeedForward):
+                    module.scale_output(self.spec.branch_gain)
+        if self.spec.final_gain is not None:
+            for gain in self._last_norm().parameters():
+                gain.fill_(self.spec.final_gain)
+
+    def _last_norm(self) -> nn.Module:
+        if self.spec.norm_place == "pre":
+            return self.final_norm
+        last = self.blocks[-1]
+        assert isinstance(last, Block)
+        return last.feedforward_norm or last.attention_norm

@@ -1,0 +1,96 @@
+"""The figures of ``rankwise reproduce``. Adding one = a file and a line here.
+
+A figure that is computed at once has ``PRESETS`` and ``reproduce``; one that is trained has ``PRESETS``, ``sweep`` and
+``present``, so that what trains it can be shown, stopped and continued before there is anything to present.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from rankwise.errors import InvalidInputError, nearest_name
+
+if TYPE_CHECKING:
+    from rankwise.recipes.trained import TrainedRun
+    from rankwise.spec import SweepSpec
+
+FIGURES = {
+    "vote": "rankwise.recipes.closed_form.vote",
+    "barrier": "rankwise.recipes.closed_form.barrier",
+    "laws": "rankwise.recipes.closed_form.laws",
+    "random-weights": "rankwise.recipes.closed_form.random_weights",
+    "figure1": "rankwise.recipes.figure1",
+    "theorem": "rankwise.recipes.theorem",
+}
+TRAINED = ("figure1", "theorem")
+
+Say = Callable[[str], None]
+_Settings = TypeVar("_Settings")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduced:
+    """What a recipe hands back: a table for the reader, what to see in it, and the files it wrote."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | int | float | None, ...], ...]
+    reading: str
+    files: tuple[Path, ...]
+
+
+class Recipe(Protocol):
+    """A module of this room. ``say`` takes one line of progress at a time."""
+
+    __doc__: str
+    PRESETS: Mapping[str, Any]
+
+    def reproduce(self, preset: str, out: Path, say: Say) -> Reproduced: ...
+
+
+class TrainedRecipe(Protocol):
+    """A module of this room whose figure is trained: ``present`` takes every run of ``sweep``, in its order."""
+
+    __doc__: str
+    PRESETS: Mapping[str, Any]
+
+    def sweep(self, preset: str) -> SweepSpec: ...
+
+    def present(self, preset: str, runs: Sequence[TrainedRun], out: Path) -> Reproduced: ...
+
+
+def find_recipe(name: str) -> Recipe:
+    """The module of a figure that is computed at once, imported now."""
+    return cast("Recipe", _module(name))
+
+
+def find_trained_recipe(name: str) -> TrainedRecipe:
+    """The module of a figure that is trained (one of ``TRAINED``), imported now."""
+    return cast("TrainedRecipe", _module(name))
+
+
+def _module(name: str) -> object:
+    if name not in FIGURES:
+        known = ", ".join(FIGURES)
+        raise InvalidInputError(f"figure: expected one of {known}, got {name!r}{nearest_name(name, list(FIGURES))}")
+    return import_module(FIGURES[name])
+
+
+def pick_preset(presets: Mapping[str, _Settings], preset: str) -> _Settings:
+    """The settings of that name."""
+    if preset not in presets:
+        raise InvalidInputError(f"preset: expected one of {', '.join(presets)}, got {preset!r}")
+    return presets[preset]
+
+
+def write_numbers(data: Any, stem: Path) -> Path:
+    """A dataclass of plain numbers as ``stem``.json: a figure can be checked or redrawn without this program."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    path = stem.with_suffix(".json")
+    path.write_text(json.dumps(dataclasses.asdict(data), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return path

@@ -1,0 +1,96 @@
+"""How a run is optimised, averaged, validated and stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rankwise.errors import InvalidInputError, require_int, require_number
+from rankwise.spec.fields import settle
+
+
+@dataclass(frozen=True, kw_only=True)
+class LrMultipliers:
+    """Factors on the learning rate, one for each group of parameters (biases belong to their matrix's group)."""
+
+    query_key: float = 1.0
+    output_value: float = 1.0
+    temperature: float = 1.0
+    feedforward: float = 1.0
+    norm: float = 1.0
+    positions: float = 1.0
+    output_map: float = 1.0
+
+    def __post_init__(self) -> None:
+        settle(self)
+        for name in self.__dataclass_fields__:
+            require_number(name, getattr(self, name), minimum=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimSpec:
+    """``steps`` steps of ``batch`` fresh examples each.
+
+    An epoch is ``epoch_steps`` steps: after each (and at the end) the model is validated on ``validation_batches``
+    fixed batches of ``validation_batch`` examples, and with ``patience`` set the run stops early when that many epochs
+    in a row have not lowered the validation error by the fraction ``threshold``.
+
+    ``schedule``: after a linear warm-up over ``warmup`` steps, "cosine" or "linear" to 0, or "constant". "paper" is the
+    cosine stepped once an epoch, so that epoch 0 has learning rate 0; it wants whole epochs.
+    "muon" updates matrices by orthogonalised momentum (``momentum``) and everything else as AdamW does.
+    ``micro_batch`` cuts a batch into pieces whose gradients are summed; ``clip`` bounds the gradient's norm; ``ema`` is
+    the decay of an exponential average of the weights that is validated in their place.
+    """
+
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    lr: float
+    betas: tuple[float, float] = (0.9, 0.95)
+    eps: float = 1e-8
+    momentum: float = 0.95
+    weight_decay: float = 0.0
+    lr_multipliers: LrMultipliers = field(default_factory=LrMultipliers)
+    clip: float | None = None
+    steps: int
+    batch: int
+    micro_batch: int | None = None
+    schedule: Literal["cosine", "linear", "constant", "paper"] = "cosine"
+    warmup: int = 0
+    epoch_steps: int = 100
+    ema: float | None = None
+    patience: int | None = None
+    threshold: float = 0.0
+    validation_batches: int = 16
+    validation_batch: int = 256
+
+    def __post_init__(self) -> None:
+        settle(self)
+        for name in ("steps", "batch", "epoch_steps", "validation_batches", "validation_batch"):
+            require_int(name, getattr(self, name), minimum=1)
+        for name in ("micro_batch", "patience"):
+            if getattr(self, name) is not None:
+                require_int(name, getattr(self, name), minimum=1)
+        for name in ("lr", "weight_decay", "threshold"):
+            require_number(name, getattr(self, name), minimum=0)
+        require_number("eps", self.eps, above=0)
+        if self.clip is not None:
+            require_number("clip", self.clip, above=0)
+        for name, value in (("betas[0]", self.betas[0]), ("betas[1]", self.betas[1]), ("momentum", self.momentum)):
+            _require_decay(name, value)
+        if self.ema is not None:
+            _require_decay("ema", self.ema)
+        if not 0 <= self.warmup <= self.steps:
+            raise InvalidInputError(f"warmup: expected 0 to steps = {self.steps} steps, got {self.warmup}")
+        if self.micro_batch is not None and self.batch % self.micro_batch:
+            raise InvalidInputError(f"micro_batch: expected a divisor of batch = {self.batch}, got {self.micro_batch}")
+        if self.schedule == "paper":
+            for name in ("steps", "warmup"):
+                if getattr(self, name) % self.epoch_steps:
+                    raise InvalidInputError(
+                        f"{name}: expected whole epochs of {self.epoch_steps} steps with schedule = 'paper', "
+                        f"got {getattr(self, name)}"
+                    )
+
+
+def _require_decay(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise InvalidInputError(f"{name}: expected a number from 0 to below 1, got {value:g}")

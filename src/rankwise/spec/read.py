@@ -1,0 +1,119 @@
+"""Specs from TOML and JSON, strictly: what is not understood is refused, by name, before anything runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from rankwise.errors import SpecError
+from rankwise.spec.fields import build, join, shorten
+
+T = TypeVar("T")
+
+MAX_BYTES = 2_000_000
+
+# A key of more than 16 parts. No spec nests that deep, and tomllib needs quadratic time for long dotted keys.
+_ENDLESS_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
+
+
+def read_spec(cls: type[T], path: Path) -> T:
+    """The spec of class ``cls`` in the file ``path`` (``.json``, otherwise TOML)."""
+    text = _read_text(path)
+    try:
+        return parse_json(cls, text) if path.suffix == ".json" else parse_toml(cls, text)
+    except SpecError as error:
+        raise SpecError(f"{error}  [in {path}]") from None
+
+
+def from_plain(cls: type[T], table: object) -> T:
+    """The spec of class ``cls`` from dictionaries, lists, strings and numbers, as ``canonical.plain`` gives them."""
+    return build(cls, table, "")
+
+
+def parse_toml(cls: type[T], text: str) -> T:
+    """The spec of class ``cls`` that ``text`` spells in TOML."""
+    endless = _ENDLESS_KEY.search(text)
+    if endless:
+        raise SpecError(f"{shorten(endless.group())}: expected a key of at most 16 parts, got more")
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(_explain_toml(text, str(error))) from None
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"the file: expected TOML of sensible size, got {shorten(str(error))}") from None
+    return build(cls, table, "")
+
+
+def parse_json(cls: type[T], text: str) -> T:
+    """The spec of class ``cls`` that ``text`` spells in strict JSON (no NaN, no infinity, no duplicate keys)."""
+    try:
+        table = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_no_constant)
+        return build(cls, _without_duplicates(table, ""), "")
+    except json.JSONDecodeError as error:
+        raise SpecError(f"line {error.lineno}, column {error.colno}: expected strict JSON: {error.msg}") from None
+    except SpecError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"the file: expected JSON of sensible size, got {shorten(str(error))}") from None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise SpecError(f"{path}: expected a readable file, got: {error.strerror}") from None
+    if len(content) > MAX_BYTES:
+        raise SpecError(f"{path}: expected a spec of at most {MAX_BYTES / 1e6:g} MB, got more")
+    try:
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path}: expected UTF-8 text, got other bytes at position {error.start}") from None
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object before its keys are known to be distinct."""
+
+
+def _without_duplicates(value: Any, path: str) -> Any:
+    if isinstance(value, _Pairs):
+        table: dict[str, Any] = {}
+        for key, inner in value:
+            here = join(path, shorten(key))
+            if key in table:
+                raise SpecError(f"{here}: duplicate key")
+            table[key] = _without_duplicates(inner, here)
+        return table
+    if isinstance(value, list):
+        return [_without_duplicates(inner, f"{path}[{index}]") for index, inner in enumerate(value)]
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise SpecError(f"the file: expected finite numbers, got {name}")
+
+
+_PLACE = re.compile(r"\(at line (\d+), column \d+\)")
+_DUPLICATE = re.compile(r"overwrite a value|twice|Duplicate|immutable namespace")
+_HEADER = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]")
+
+
+def _explain_toml(text: str, message: str) -> str:
+    """``model.rank: duplicate key (line 12)`` where tomllib only says that something at line 12 is overwritten."""
+    if not _DUPLICATE.search(message):
+        return f"the file: expected TOML: {message}"
+    lines = text.split("\n")
+    place = _PLACE.search(message)
+    number = int(place.group(1)) if place else len(lines)
+    # tomllib points behind the value, which may be on the next line
+    candidates = [i for i in range(min(number, len(lines)), 0, -1) if lines[i - 1].strip()]
+    line = candidates[0] if candidates else number
+    header = _HEADER.match(lines[line - 1])
+    if header:
+        return f"{shorten(header.group(1))}: duplicate key (line {line})"
+    table = next((found.group(1) for i in range(line - 1, 0, -1) if (found := _HEADER.match(lines[i - 1]))), "")
+    key = shorten(lines[line - 1].split("=")[0].strip())
+    return f"{join(table, key)}: duplicate key (line {line})"

@@ -1,0 +1,72 @@
+"""One training run: everything that decides its numbers, and a little that does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rankwise.errors import InvalidInputError, require_int, require_number
+from rankwise.spec.canonical import run_id
+from rankwise.spec.fields import settle
+from rankwise.spec.model import ModelSpec
+from rankwise.spec.optim import OptimSpec
+from rankwise.spec.task import TaskSpec
+
+MAX_PARAMETERS = 10**10
+MAX_NUMBERS_A_BATCH = 10**10
+
+# Changing such a field asks for the same numbers, so it leaves the run's id alone.
+_NOT_IDENTITY = {"identity": False}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """A run is its spec: the same ``id`` means the same numbers.
+
+    ``protocol`` names the recipe the spec was made by. Three fields are outside the id, because they say where and how
+    long, not what: ``device`` (which one did the work is recorded beside the result), ``time_limit`` in seconds of one
+    attempt, and ``tags``, free words for tables.
+    """
+
+    task: TaskSpec
+    model: ModelSpec
+    optim: OptimSpec
+    seed: int = 0
+    protocol: Literal["custom", "paper", "capacity"] = "custom"
+    dtype: Literal["float32", "float64", "bfloat16"] = "float32"
+    device: Literal["cpu", "cuda", "auto"] = field(default="cpu", metadata=_NOT_IDENTITY)
+    time_limit: float | None = field(default=None, metadata=_NOT_IDENTITY)
+    tags: tuple[str, ...] = field(default=(), metadata=_NOT_IDENTITY)
+
+    def __post_init__(self) -> None:
+        settle(self)
+        require_int("seed", self.seed, minimum=0)
+        if self.time_limit is not None:
+            require_number("time_limit", self.time_limit, above=0)
+        if self.model.dim != self.task.dim:
+            raise InvalidInputError(f"model.dim: expected task.dim = {self.task.dim}, got {self.model.dim}")
+        if 0 < self.model.max_points < self.task.points:
+            raise InvalidInputError(
+                f"model.max_points: expected at least task.points = {self.task.points}, got {self.model.max_points}"
+            )
+        self._check_size()
+
+    def _check_size(self) -> None:
+        model, numbers = self.model, self.optim.batch * self.task.vectors * self.task.dim
+        parameters = min(model.parameters(), 10**300)  # beyond what a float can print
+        if parameters > MAX_PARAMETERS:
+            raise InvalidInputError(
+                f"model.heads: expected a model of at most {MAX_PARAMETERS:.0e} parameters, got "
+                f"{parameters:.2e} from heads = {model.heads}, rank = {model.rank}, dim = {model.dim}, "
+                f"layers = {model.layers}, feedforward = {model.feedforward}"
+            )
+        if numbers > MAX_NUMBERS_A_BATCH:
+            raise InvalidInputError(
+                f"optim.batch: expected at most {MAX_NUMBERS_A_BATCH:.0e} numbers a batch, got {numbers:.2e} from "
+                f"batch = {self.optim.batch}, {self.task.vectors} vectors an example, dim = {self.task.dim}"
+            )
+
+    @property
+    def id(self) -> str:
+        """16 hexadecimal digits: the hash of the canonical form."""
+        return run_id(self)

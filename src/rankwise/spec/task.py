@@ -1,0 +1,96 @@
+"""Which function the network has to learn, on which data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rankwise.errors import InvalidInputError, require_int
+from rankwise.spec.fields import settle
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSpec:
+    """A neighbour-search task: ``points`` vectors of dimension ``dim`` on the unit sphere, and a target for each query.
+
+    ``nearest``: the point with the largest inner product with the query; ``queries`` queries apart from the points
+    (default 1). ``farthest``: for every point, the point with the smallest inner product with it; the points are their
+    own queries, so ``queries`` stays unset. ``biased``: ``sum_k coefficients[k] * f_k`` on an orthogonal pair, where
+    ``f_k`` is the first point if ``<x_1 - x_2, y> + biases[k] > 0`` and the second otherwise, ``y ~ N(0, I/dim)``.
+
+    ``distribution`` of the points: "uniform" on the sphere, "orthogonal" (a random orthonormal set, ``points <= dim``),
+    or "power_law" (the i-th principal axis has variance proportional to ``i**-alpha``, ``alpha > 0``).
+    """
+
+    name: Literal["nearest", "farthest", "biased"]
+    dim: int
+    points: int
+    distribution: Literal["uniform", "orthogonal", "power_law"] = "uniform"
+    queries: int | None = None
+    alpha: float = 0.0
+    biases: tuple[float, ...] = ()
+    coefficients: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        settle(self)
+        require_int("dim", self.dim, minimum=1)
+        require_int("points", self.points, minimum=2)
+        self._check_queries()
+        self._check_distribution()
+        self._check_biases()
+
+    def _check_queries(self) -> None:
+        if self.name == "farthest":
+            if self.queries is not None:
+                raise InvalidInputError(
+                    f"queries: expected none for 'farthest' (every point is a query), got {self.queries}"
+                )
+        elif self.queries is None:
+            object.__setattr__(self, "queries", 1)
+        else:
+            require_int("queries", self.queries, minimum=1)
+
+    def _check_distribution(self) -> None:
+        if (self.distribution == "power_law") != (self.alpha > 0) or self.alpha < 0:
+            raise InvalidInputError(
+                f"alpha: expected a positive number exactly when distribution = 'power_law', "
+                f"got distribution = {self.distribution!r} with alpha = {self.alpha:g}"
+            )
+        if self.distribution == "orthogonal":
+            if self.points > self.dim:
+                raise InvalidInputError(
+                    f"points: expected at most dim = {self.dim} orthogonal points, got {self.points}"
+                )
+            if self.name == "farthest":
+                raise InvalidInputError(
+                    "distribution: expected 'uniform' or 'power_law' for 'farthest', got 'orthogonal' "
+                    "(orthogonal points are all equally far from each other)"
+                )
+
+    def _check_biases(self) -> None:
+        if self.name != "biased":
+            for name in ("biases", "coefficients"):
+                if getattr(self, name):
+                    raise InvalidInputError(f"{name}: expected none for {self.name!r}, got {len(getattr(self, name))}")
+            return
+        if self.points != 2 or self.queries != 1:
+            raise InvalidInputError(
+                f"points: expected 2 with one query for 'biased', got {self.points} with {self.queries}"
+            )
+        if self.distribution != "orthogonal":
+            raise InvalidInputError(f"distribution: expected 'orthogonal' for 'biased', got {self.distribution!r}")
+        if not self.biases or len(self.coefficients) != len(self.biases):
+            raise InvalidInputError(
+                f"coefficients: expected one for each bias, at least one, "
+                f"got {len(self.coefficients)} for {len(self.biases)} biases"
+            )
+
+    @property
+    def asked(self) -> int:
+        """Q, how many queries an example has; those of "farthest" are its points."""
+        return self.points if self.queries is None else self.queries
+
+    @property
+    def vectors(self) -> int:
+        """How many vectors an example holds: the points and the queries that are not points."""
+        return self.points + (self.queries or 0)

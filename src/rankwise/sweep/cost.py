@@ -1,0 +1,124 @@
+"""What a run costs before it is run: operations counted from its spec, divided by a measured rate.
+
+For one example of Q queries that attend to N points (N = Q in self-attention), width W, H heads over G key heads, ranks
+R and V, feed-forward width F, a layer's forward pass costs::
+
+    2 W (Q H R + N G R + N G V + Q H V)     projections
+    2 Q N H (R + V)                         scores and weighted sums
+    4 Q W F                                 feed-forward
+
+floating-point operations, an output map 2 Q D^2, and nothing else counts. Generalised heads with
+scores of width S cost 2 H (N D R + N R S + Q D S) + 2 Q N H S + 2 Q N D. A training step is three forward passes of
+its batch (the backward pass costs two), a validation one. Small models spend most of their time between operations: a
+training step makes about 200 + 600 L calls into torch (counted by timing ours), a validation step a quarter of that::
+
+    seconds = operations / rate + calls * seconds a call
+
+Both rates are measured on this machine, and corrected by the runs that a store has already finished.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from rankwise.spec import RunSpec, from_plain
+from rankwise.sweep.store import Row
+
+# The share of the matrix-multiplication peak that training of small models reaches: an assumption, until runs are done.
+ASSUMED_SHARE = 0.4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """How fast one worker is: operations a second, seconds a call, and where the numbers come from."""
+
+    flops: float
+    call_seconds: float
+    source: str
+
+
+# To compare runs with each other when nothing has been measured.
+NOMINAL = Rate(flops=3e10, call_seconds=4e-6, source="a nominal machine")
+
+
+def forward_flops(run: RunSpec) -> float:
+    """Operations of one forward pass for one example."""
+    model, a = run.model, run.model.attention
+    Q, N, W, H, G, R, V = run.task.asked, run.task.points, a.dim, a.heads, a.key_heads, a.rank, a.value_dim
+    if model.generalized is not None:
+        S = model.generalized
+        return float(2 * H * (N * W * R + N * R * S + Q * W * S) + 2 * Q * N * (H * S + W))
+    projections = 2 * W * (Q * H + N * G) * (R + V)
+    mixing = 2 * Q * N * H * (R + V)
+    feedforward = 4 * Q * W * model.feedforward
+    output = 2 * Q * model.dim**2 if model.output_map else 0
+    return float(model.layers * (projections + mixing + feedforward) + output)
+
+
+def run_flops(run: RunSpec) -> float:
+    """Operations of the whole run, as if it never stopped early."""
+    optim = run.optim
+    validations = -(-optim.steps // optim.epoch_steps)
+    validated = validations * optim.validation_batches * optim.validation_batch
+    return forward_flops(run) * (3 * optim.steps * optim.batch + validated)
+
+
+def run_calls(run: RunSpec) -> float:
+    """About how many calls into torch the whole run makes."""
+    optim = run.optim
+    validations = -(-optim.steps // optim.epoch_steps)
+    return (200 + 600 * run.model.layers) * (optim.steps + validations * optim.validation_batches / 4)
+
+
+def run_seconds(run: RunSpec, rate: Rate) -> float:
+    """How long the run should take."""
+    return run_flops(run) / rate.flops + run_calls(run) * rate.call_seconds
+
+
+def wall_seconds(seconds: Sequence[float], workers: int) -> float:
+    """How long ``workers`` need for runs of these lengths: the work shared evenly, but at least the longest run."""
+    return max(sum(seconds) / workers, max(seconds, default=0.0))
+
+
+def corrected(rate: Rate, rows: Iterable[Row]) -> Rate:
+    """``rate`` scaled so that it is right for the median of the finished runs, where there are any."""
+    ratios = []
+    for row in rows:
+        run = from_plain(RunSpec, row.spec)
+        if row.status == "done" and row.seconds > 0 and (row.result or {}).get("steps") == run.optim.steps:
+            ratios.append(row.seconds / run_seconds(run, rate))
+    if not ratios:
+        return rate
+    factor = statistics.median(ratios)
+    source = f"{rate.source}, corrected by {len(ratios)} finished runs of this store"
+    return Rate(flops=rate.flops / factor, call_seconds=rate.call_seconds * factor, source=source)
+
+
+def measured_rate(seconds: float = 0.3) -> Rate:
+    """``ASSUMED_SHARE`` of this machine's one-thread float32 matmul peak, and the time of a small call."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        large, small = torch.ones(512, 512), torch.ones(8, 8, requires_grad=True)
+        peak = 2 * 512**3 / _best_of(lambda: large @ large, seconds / 2)
+        call = _best_of(lambda: [small @ small for _ in range(100)], seconds / 2) / 100
+    finally:
+        torch.set_num_threads(threads)
+    source = f"{ASSUMED_SHARE:.0%} (assumed) of the one-thread matmul peak of {peak / 1e9:.0f} GFLOP/s measured now"
+    return Rate(flops=ASSUMED_SHARE * peak, call_seconds=call, source=source)
+
+
+def _best_of(work: Callable[[], object], seconds: float) -> float:
+    """The shortest of as many repetitions as fit: what the machine can do when nobody disturbs it."""
+    work()
+    best, until = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        began = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - began)
+    return best

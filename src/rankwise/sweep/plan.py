@@ -1,0 +1,72 @@
+"""From a sweep to its runs: equal ones merged, each with its size, its cost and a short name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rankwise.spec import RunSpec, SweepSpec, plain
+from rankwise.sweep.cost import NOMINAL, run_flops, run_seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRun:
+    """A run and what is known beforehand; ``label`` tells it from the others of its plan, ``work`` compares costs."""
+
+    id: str
+    spec: RunSpec
+    label: str
+    parameters: int
+    flops: float
+    work: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The runs of a sweep in its own order; ``merged`` counts those that were equal to an earlier one."""
+
+    name: str
+    runs: tuple[PlannedRun, ...]
+    merged: int
+
+    def longest_first(self) -> list[PlannedRun]:
+        """The order to run them in: no long run is left to one worker at the end."""
+        return sorted(self.runs, key=lambda run: -run.work)
+
+
+def plan_sweep(sweep: SweepSpec) -> Plan:
+    """Every distinct run of ``sweep``, once. The whole grid is checked before anything is started."""
+    runs: dict[str, RunSpec] = {}
+    for run in sweep.expand():
+        runs.setdefault(run.id, run)
+    flat = {run_id: dict(flatten(plain(run))) for run_id, run in runs.items()}
+    varying = varying_keys(list(flat.values()))
+    planned = tuple(
+        PlannedRun(
+            id=run_id,
+            spec=run,
+            label=" ".join(f"{key.rpartition('.')[2]}={flat[run_id].get(key)}" for key in varying) or run_id,
+            parameters=run.model.parameters(),
+            flops=run_flops(run),
+            work=run_seconds(run, NOMINAL),
+        )
+        for run_id, run in runs.items()
+    )
+    return Plan(name=sweep.name, runs=planned, merged=sweep.size() - len(planned))
+
+
+def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """``{"model": {"rank": 4}}`` as pairs ``("model.rank", 4)``."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def varying_keys(tables: list[dict[str, Any]]) -> list[str]:
+    """The keys whose value is not the same in all flat tables, in the order they come."""
+    keys = dict.fromkeys(key for table in tables for key in table)
+    first = tables[0] if tables else {}
+    return [key for key in keys if any(table.get(key) != first.get(key) for table in tables)]

@@ -1,0 +1,41 @@
+"""A sweep from a command line or a recipe: store, signals, workers and progress put together, and how it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rankwise.errors import InterruptedSweepError, RunsFailedError
+from rankwise.sweep.engines.local import LocalEngine
+from rankwise.sweep.engines.protocol import TRAIN
+from rankwise.sweep.plan import Plan
+from rankwise.sweep.printable import one_line
+from rankwise.sweep.progress import watcher
+from rankwise.sweep.runner import Outcome, run_plan
+from rankwise.sweep.signals import stop_on_signals
+from rankwise.sweep.store import open_store
+
+
+def run_here(
+    plan: Plan, directory: Path, *, workers: int | None = None, retry: bool = False, entry: str = TRAIN
+) -> Outcome:
+    """Run ``plan`` on this machine with its store in ``directory``, showing progress on stderr."""
+    with open_store(directory) as store, stop_on_signals() as stop:
+        engine = LocalEngine(directory / "logs", entry=entry, workers=workers)
+        return run_plan(plan, store, engine, watcher=watcher(), stop=stop, retry=retry)
+
+
+def raise_for_failures(plan: Plan, outcome: Outcome, directory: Path) -> None:
+    """Nothing if every run is done; otherwise the error that says so, each failure listed with its cause."""
+    labels = {run.id: run.label for run in plan.runs}
+    lines = []
+    for row in outcome.failures:
+        tried = f"{row.attempts} attempt{'s' * (row.attempts != 1)}"
+        lines.append(f"  {row.status}: {labels[row.run_id]} (run {row.run_id}, {tried}): {one_line(row.reason or '')}")
+    total = len(plan.runs)
+    if outcome.interrupted:
+        left = outcome.counts.get("pending", 0)
+        lines = [f"stopped with {left} of {total} runs left; the same command continues", *lines]
+        raise InterruptedSweepError("\n".join(lines))
+    if outcome.failures:
+        hint = f"tracebacks: rankwise results --store {directory} --json; try them again: --retry"
+        raise RunsFailedError("\n".join([f"{len(outcome.failures)} of {total} runs failed ({hint})", *lines]))

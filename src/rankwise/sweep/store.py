@@ -1,0 +1,234 @@
+"""The only memory of a sweep: one SQLite file with a row for every run.
+
+``runs.db`` is ordinary SQLite (WAL), so any tool can query it while a sweep runs; the driver is its only writer.
+Beside it: ``checkpoints/RUN_ID/``, ``logs/`` and the lock. A row that has an outcome carries a digest over what it
+says, so that bytes changed on disk are noticed and never become a number in a table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from rankwise.errors import CorruptStoreError, InvalidInputError, StorageError
+from rankwise.sweep.database import connect_to_read, connect_to_write, database, errors_named
+from rankwise.sweep.lock import driver_lock
+
+Status = Literal["pending", "running", "done", "failed", "diverged", "timeout", "oom"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+FAILURES: tuple[Status, ...] = ("failed", "diverged", "timeout", "oom")
+# A run that diverged would diverge again; the others may have met a bug since fixed, or a limit since raised.
+WORTH_RETRYING: tuple[Status, ...] = ("failed", "timeout", "oom")
+OUTCOMES: tuple[Status, ...] = ("done", *FAILURES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What the store knows about one run."""
+
+    run_id: str
+    spec: dict[str, Any]
+    status: Status
+    attempts: int
+    losses: int
+    result: dict[str, Any] | None
+    reason: str | None
+    traceback: str | None
+    started: float | None
+    finished: float | None
+    seconds: float
+    progress: dict[str, Any] | None
+    versions: dict[str, str] | None
+    machine: dict[str, Any] | None
+    checkpoint: str | None
+    checkpoint_sha256: str | None
+
+
+class StoreReader:
+    """A store as anyone may look at it, also while a driver works on it."""
+
+    def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
+        self.directory = directory
+        self.path = database(directory)
+        self._db = connection
+
+    def counts(self) -> dict[Status, int]:
+        """How many runs there are of each status, zeros included."""
+        with errors_named(self.path):
+            found = dict(self._db.execute("SELECT status, count(*) FROM runs GROUP BY status"))
+        self._check_statuses(found)
+        return {status: found.get(status, 0) for status in STATUSES}
+
+    def statuses(self) -> dict[str, Status]:
+        """The status of every run by its id."""
+        with errors_named(self.path):
+            found = dict(self._db.execute("SELECT run_id, status FROM runs ORDER BY position"))
+        self._check_statuses(found.values())
+        return found
+
+    def rows(self, *statuses: Status) -> Iterator[Row]:
+        """The runs of the given statuses (default: all), in the order they were planned, each checked."""
+        columns = [*Row.__dataclass_fields__, "digest"]
+        chosen = f"WHERE status IN ({', '.join('?' * len(statuses))})" if statuses else ""
+        with errors_named(self.path):
+            found = self._db.execute(f"SELECT {', '.join(columns)} FROM runs {chosen} ORDER BY position", statuses)
+            for values in found:
+                yield self._row(dict(zip(columns, values, strict=True)))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def __enter__(self) -> StoreReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _row(self, values: dict[str, Any]) -> Row:
+        self._check_statuses([values["status"]])
+        digest = values.pop("digest")
+        if values["status"] in OUTCOMES and digest != _digest(values):
+            raise CorruptStoreError(
+                f"{self.path}: the row of run {values['run_id']!r} is not what was written (its digest disagrees); "
+                f"restore the file from a backup, or delete the row to train the run again"
+            )
+        for name in ("spec", "result", "progress", "versions", "machine"):
+            values[name] = None if values[name] is None else self._parsed(name, values)
+        return Row(**values)
+
+    def _parsed(self, name: str, values: Mapping[str, Any]) -> Any:
+        try:
+            return json.loads(values[name])
+        except ValueError:
+            raise CorruptStoreError(f"{self.path}: {name} of run {values['run_id']!r} is not JSON any more") from None
+
+    def _check_statuses(self, found: Iterable[str]) -> None:
+        for status in found:
+            if status not in STATUSES:
+                raise CorruptStoreError(f"{self.path}: expected one of {', '.join(STATUSES)}, got status {status!r}")
+
+
+class Store(StoreReader):
+    """A store in the hands of its one driver."""
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All changes inside reach the disk together, or none does."""
+        with errors_named(self.path):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    def add(self, runs: Iterable[tuple[str, str]]) -> None:
+        """Plan runs, given as (id, spec as JSON). Known ones stay; unfinished ones take the new limits and tags."""
+        self._db.executemany(
+            "INSERT INTO runs (run_id, spec, planned) VALUES (?, ?, ?) "
+            "ON CONFLICT (run_id) DO UPDATE SET spec = excluded.spec WHERE status IN ('pending', 'running')",
+            ((run_id, spec, time.time()) for run_id, spec in runs),
+        )
+
+    def reopen(self, run_ids: Iterable[str]) -> None:
+        """Make failed runs pending again; what they did before stays in ``attempts`` and ``seconds``."""
+        for run_id in run_ids:
+            changes = "status = 'pending', losses = 0, reason = NULL, traceback = NULL, digest = NULL"
+            self._update(run_id, changes)
+
+    def forget_running(self) -> None:
+        """What was running is pending: the processes are gone. A transaction of its own."""
+        with self.transaction():
+            self._db.execute("UPDATE runs SET status = 'pending' WHERE status = 'running'")
+
+    def begin(self, run_id: str, versions: Mapping[str, str], machine: Mapping[str, Any]) -> None:
+        """A worker has begun the run."""
+        self._update(
+            run_id,
+            "status = 'running', attempts = attempts + 1, started = ?, versions = ?, machine = ?",
+            time.time(),
+            json.dumps(versions),
+            json.dumps(machine),
+        )
+
+    def note_progress(self, run_id: str, values: Mapping[str, Any]) -> None:
+        """The run is alive and this far."""
+        self._update(run_id, "progress = ?", json.dumps(values))
+
+    def note_checkpoint(self, run_id: str, path: str, sha256: str) -> None:
+        """The run has a checkpoint; a path inside the store is kept relative to it, so that stores can move."""
+        here = self.directory.absolute()
+        kept = str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
+        self._update(run_id, "checkpoint = ?, checkpoint_sha256 = ?", kept, sha256)
+
+    def give_back(self, run_id: str, seconds: float, *, lost: bool = False) -> int:
+        """The run is unfinished and pending again; returns how many workers have died on it."""
+        self._update(run_id, "status = 'pending', seconds = seconds + ?, losses = losses + ?", seconds, int(lost))
+        return int(self._db.execute("SELECT losses FROM runs WHERE run_id = ?", (run_id,)).fetchone()[0])
+
+    def finish(self, run_id: str, result: Mapping[str, Any], seconds: float) -> None:
+        """The run is done."""
+        self._close(run_id, "done", json.dumps(result, allow_nan=False), None, None, seconds)
+
+    def fail(self, run_id: str, status: Status, reason: str, traceback: str, seconds: float) -> None:
+        """The run ended without a result, which is an outcome too."""
+        self._close(run_id, status, None, reason, traceback, seconds)
+
+    def checkpoint_dir(self, run_id: str) -> Path:
+        """Where the run keeps its checkpoints."""
+        return self.directory / "checkpoints" / run_id
+
+    def _close(
+        self, run_id: str, status: Status, result: str | None, reason: str | None, log: str | None, seconds: float
+    ) -> None:
+        (spec,) = self._db.execute("SELECT spec FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        outcome = {"run_id": run_id, "spec": spec, "status": status, "result": result, "reason": reason}
+        self._update(
+            run_id,
+            "status = ?, result = ?, reason = ?, traceback = ?, finished = ?, seconds = seconds + ?, digest = ?",
+            *(status, result, reason, log, time.time(), seconds, _digest(outcome)),
+        )
+
+    def _update(self, run_id: str, changes: str, *values: object) -> None:
+        changed = self._db.execute(f"UPDATE runs SET {changes} WHERE run_id = ?", (*values, run_id)).rowcount
+        assert changed == 1, f"run {run_id} was never planned"
+
+
+@contextmanager
+def open_store(directory: Path) -> Iterator[Store]:
+    """The store in ``directory`` as its only driver; made if it is not there, checked if it is."""
+    with errors_named(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+    with driver_lock(directory), closing(connect_to_write(database(directory))) as connection:
+        store = Store(directory, connection)
+        store.forget_running()  # no other driver is alive, so what says "running" was interrupted
+        try:
+            yield store
+        finally:
+            with suppress(StorageError, CorruptStoreError):  # the next driver will do it
+                store.forget_running()
+
+
+def read_store(directory: Path) -> StoreReader:
+    """The store in ``directory`` for reading."""
+    path = database(directory)
+    if not path.exists():
+        raise InvalidInputError(
+            f"{directory}: expected a store, got no {path.name} in it; make one: rankwise sweep FILE"
+        )
+    return StoreReader(directory, connect_to_read(path))
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    said = [values[name] for name in ("run_id", "spec", "status", "result", "reason")]
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""One run, pure: spec in, result out."""

@@ -1,0 +1,51 @@
+"""From specs to things: the task and the model that a run names."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from rankwise.nn.generalized import AdditiveScore, GeneralizedHeads
+from rankwise.nn.transformer import Transformer
+from rankwise.spec import ModelSpec, RunSpec, TaskSpec, derived_seed
+from rankwise.tasks import (
+    BiasedNearestNeighbor,
+    FarthestNeighbor,
+    NearestNeighbor,
+    NeighborTask,
+    Orthogonal,
+    PointLaw,
+    PowerLaw,
+    Uniform,
+)
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
+
+
+def build_task(spec: TaskSpec) -> NeighborTask:
+    """The task that ``spec`` describes."""
+    if spec.name == "biased":
+        return BiasedNearestNeighbor(spec.dim, spec.biases, spec.coefficients)
+    laws: dict[str, PointLaw] = {"uniform": Uniform(), "orthogonal": Orthogonal(), "power_law": PowerLaw(spec.alpha)}
+    law = laws[spec.distribution]
+    if spec.name == "farthest":
+        return FarthestNeighbor(spec.dim, spec.points, distribution=law)
+    return NearestNeighbor(spec.dim, spec.points, distribution=law, queries=spec.queries or 1)
+
+
+def build_model(run: RunSpec, device: torch.device | str = "cpu") -> nn.Module:
+    """The untrained model of ``run``: its weights are a function of the run's id, on any device.
+
+    PyTorch initialises from its global generator, which is therefore seeded here and put back as it was.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(derived_seed(run.id, "init"))
+        return module_of(run.model, DTYPES[run.dtype]).to(device)
+
+
+def module_of(spec: ModelSpec, dtype: torch.dtype = torch.float32) -> nn.Module:
+    """The module that ``spec`` describes, initialised from PyTorch's global generator."""
+    if spec.generalized is None:
+        return Transformer(spec, dtype=dtype)
+    score = AdditiveScore(spec.dim, spec.rank, spec.heads, spec.generalized, pooled=True, dtype=dtype)
+    return GeneralizedHeads(spec.dim, spec.rank, spec.heads, score, check_simplex=False, dtype=dtype)

@@ -1,0 +1,86 @@
+"""Checkpoints that are whole or not there: safetensors whose name carries the SHA-256 of their bytes.
+
+``00000120.<sha256>.safetensors``: written under another name, brought to the disk, renamed, and only then is the one
+before it removed. A file whose bytes do not hash to its name is never used. No pickle anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+_NAME = re.compile(r"(\d{8,})\.([0-9a-f]{64})\.safetensors")
+_DRAFT = "draft.safetensors"
+_FORMAT = "rankwise checkpoint 1"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """Everything that a run needs to go on as if nothing had happened: tensors by name, and plain JSON values."""
+
+    run_id: str
+    step: int
+    tensors: Mapping[str, Tensor]
+    values: Mapping[str, Any]
+
+
+def write_checkpoint(directory: Path, state: State) -> tuple[Path, str]:
+    """Write ``state``, then remove what was there before; returns the path and its SHA-256."""
+    facts = {"format": _FORMAT, "run_id": state.run_id, "step": state.step, "values": state.values}
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.tensors.items()}
+    data = save(tensors, {"rankwise": json.dumps(facts, allow_nan=False)})
+    sha256 = hashlib.sha256(data).hexdigest()
+    path, draft = directory / f"{state.step:08d}.{sha256}.safetensors", directory / _DRAFT
+    try:
+        with draft.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+    _sync_directory(directory)
+    for old in directory.glob("*.safetensors"):
+        if old != path:
+            old.unlink(missing_ok=True)
+    return path, sha256
+
+
+def read_checkpoint(directory: Path, run_id: str) -> State | None:
+    """The latest state of ``run_id`` whose bytes are what was written; damaged ones are logged and passed over."""
+    found = [(int(match[1]), match[2], path) for path in directory.glob("*") if (match := _NAME.fullmatch(path.name))]
+    for _, sha256, path in sorted(found, reverse=True):
+        if hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+            _log.warning("%s: damaged, its SHA-256 is not the one in its name; not used", path)
+            continue
+        with safe_open(path, framework="pt") as file:
+            facts = json.loads((file.metadata() or {}).get("rankwise", "{}"))
+            if facts.get("format") != _FORMAT or facts.get("run_id") != run_id:
+                _log.warning("%s: not a checkpoint of run %s; not used", path, run_id)
+                continue
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
+        return State(run_id=run_id, step=facts["step"], tensors=tensors, values=facts["values"])
+    return None
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the rename itself survive a power cut."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,284 @@
+"""One run, pure: spec in, result out; and the same as a worker runs it, with checkpoints."""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from rankwise.spec import RunSpec, derived_seed, from_plain
+from rankwise.tasks import Batch
+from rankwise.train.build import DTYPES, build_model, build_task
+from rankwise.train.checkpoint import State, read_checkpoint, write_checkpoint
+from rankwise.train.contract import Diverged, Stopped, WorkerContext
+from rankwise.train.memory import keep_freed_memory
+from rankwise.train.optimizers import build_optimizers, set_lr
+from rankwise.train.result import Curve, RunResult
+from rankwise.train.schedule import lr_factor
+
+CHECKPOINT_EVERY = 30.0
+"""Seconds: what a killed worker loses at most."""
+
+EXPLODED = 1e6
+"""A loss this many times the first one has left for good, even where normalisation keeps it finite."""
+
+
+def train(run: RunSpec) -> RunResult:
+    """Train ``run`` from beginning to end. Raises ``Diverged``."""
+    training = Training(run)
+    while not training.done:
+        training.advance()
+    return training.result()
+
+
+def run_entry(spec: Mapping[str, Any], context: WorkerContext) -> dict[str, Any]:
+    """``train`` for a worker: continues from the checkpoint there is, and keeps the promises of ``train.contract``.
+
+    The last checkpoint stays: it holds the trained weights.
+    """
+    keep_freed_memory()
+    run = from_plain(RunSpec, spec)
+    training = Training(run)
+    saved = read_checkpoint(context.checkpoint_dir, run.id)
+    if saved is not None:
+        training.restore(saved)
+    next_checkpoint = time.monotonic() + CHECKPOINT_EVERY
+    while not training.done:
+        stop = context.should_stop()
+        if stop or time.monotonic() >= next_checkpoint:
+            _write(training, context)
+            next_checkpoint = time.monotonic() + CHECKPOINT_EVERY
+        if stop:
+            raise Stopped
+        training.advance()
+        context.report(training.progress())
+    if saved is None or saved.step < training.step:
+        _write(training, context)
+    return training.result().to_json()
+
+
+def _write(training: Training, context: WorkerContext) -> None:
+    path, sha256 = write_checkpoint(context.checkpoint_dir, training.state())
+    context.checkpointed(path, sha256, training.step)
+
+
+class Training:
+    """A run at some step. ``advance`` makes the next one; ``state`` and ``restore`` are exact to the last bit."""
+
+    def __init__(self, run: RunSpec) -> None:
+        self.run = run
+        self.step = 0
+        self.stopped_early = False
+        self._began = time.monotonic()
+        self._seconds_before = 0.0
+        self._device = _device(run)
+        self._dtype = DTYPES[run.dtype]
+        self._task = build_task(run.task)
+        self.model = build_model(run, self._device)
+        self._parameters = list(self.model.parameters())
+        self._optimizers = build_optimizers(self.model, run.optim)
+        self._average = None
+        if run.optim.ema is not None:
+            self._average = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(run.optim.ema))
+        self._data = torch.Generator().manual_seed(derived_seed(run.id, "data"))
+        held_out = torch.Generator().manual_seed(derived_seed(run.id, "validation"))
+        self._held_out = [self._draw(run.optim.validation_batch, held_out) for _ in range(run.optim.validation_batches)]
+        self._curve: dict[str, list[Any]] = {"steps": [], "train": [], "validation": [], "validation_se": []}
+        self._epoch_loss = 0.0
+        self._train_min: float | None = None
+        self._first_loss: float | None = None
+        self._best = math.inf
+        self._waited = 0
+
+    @property
+    def done(self) -> bool:
+        """All steps made, or no improvement for ``patience`` epochs."""
+        return self.stopped_early or self.step >= self.run.optim.steps
+
+    @property
+    def trained(self) -> nn.Module:
+        """The model that is validated: the weights, or their average."""
+        return self.model if self._average is None else self._average.module
+
+    def advance(self) -> None:
+        """One optimiser step on a fresh batch, and the validation when an epoch ends with it."""
+        optim = self.run.optim
+        batch = self._draw(optim.batch, self._data)
+        loss = self._accumulate_gradients(batch)
+        norm = self._gradient_norm()
+        self._require_sane(loss, norm)
+        if optim.clip is not None:
+            clip_grads_with_norm_(self._parameters, optim.clip, norm)
+        set_lr(self._optimizers, optim.lr * lr_factor(optim, self.step))
+        for optimizer in self._optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        if self._average is not None:
+            self._average.update_parameters(self.model)
+        self.step += 1
+        self._epoch_loss += loss
+        if self.step % optim.epoch_steps == 0 or self.step == optim.steps:
+            self._close_epoch()
+
+    def validate(self) -> tuple[float, float]:
+        """Mean error on the held-out examples, and the standard error of that mean."""
+        model = self.trained
+        with torch.no_grad():
+            errors = torch.cat([self._errors(model, batch).double() for batch in self._held_out])
+        return float(errors.mean()), float(errors.std()) / math.sqrt(len(errors)) if len(errors) > 1 else 0.0
+
+    def progress(self) -> dict[str, Any]:
+        """What a person who waits wants to know."""
+        validated = self._curve["validation"]
+        error = {"error": validated[-1]} if validated else {}
+        return {"step": self.step, "of": self.run.optim.steps, **error}
+
+    def result(self) -> RunResult:
+        """The outcome of a run that is done."""
+        assert self.done
+        assert self._train_min is not None
+        curve = {name: tuple(self._curve[name]) for name in ("steps", "train", "validation")}
+        return RunResult(
+            error=self._curve["validation"][-1],
+            error_se=self._curve["validation_se"][-1],
+            train_min=self._train_min,
+            steps=self.step,
+            sequences=self.step * self.run.optim.batch,
+            parameters=self.run.model.parameters(),
+            stopped_early=self.stopped_early,
+            curve=Curve(**curve),
+            versions=_versions(),
+            threads=torch.get_num_threads(),
+            seconds=self._seconds(),
+        )
+
+    def state(self) -> State:
+        """Weights, optimisers, average, generator, metrics: all that the next step depends on."""
+        tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        for index, optimizer in enumerate(self._optimizers):
+            for parameter, entries in optimizer.state_dict()["state"].items():
+                tensors |= {f"optimizer.{index}.{parameter}.{key}": value for key, value in entries.items()}
+        if self._average is not None:
+            tensors |= {f"average.{name}": tensor for name, tensor in self._average.state_dict().items()}
+        tensors["generator.data"] = self._data.get_state()
+        values = {
+            "curve": {name: list(entries) for name, entries in self._curve.items()},
+            "epoch_loss": self._epoch_loss,
+            "train_min": self._train_min,
+            "first_loss": self._first_loss,
+            "best": None if self._best == math.inf else self._best,
+            "waited": self._waited,
+            "stopped_early": self.stopped_early,
+            "seconds": self._seconds(),
+        }
+        return State(run_id=self.run.id, step=self.step, tensors=tensors, values=values)
+
+    def restore(self, state: State) -> None:
+        """Go on from ``state``."""
+        self.model.load_state_dict(_under("model.", state.tensors))
+        for index, optimizer in enumerate(self._optimizers):
+            entries: dict[int, dict[str, Tensor]] = {}
+            for name, tensor in _under(f"optimizer.{index}.", state.tensors).items():
+                parameter, _, key = name.partition(".")
+                entries.setdefault(int(parameter), {})[key] = tensor
+            optimizer.load_state_dict(optimizer.state_dict() | {"state": entries})
+        if self._average is not None:
+            self._average.load_state_dict(_under("average.", state.tensors))
+        self._data.set_state(state.tensors["generator.data"])
+        values = state.values
+        self.step = state.step
+        self._curve = {name: list(values["curve"][name]) for name in self._curve}
+        self._epoch_loss = values["epoch_loss"]
+        self._train_min = values["train_min"]
+        self._first_loss = values["first_loss"]
+        self._best = math.inf if values["best"] is None else values["best"]
+        self._waited = values["waited"]
+        self.stopped_early = values["stopped_early"]
+        self._seconds_before, self._began = values["seconds"], time.monotonic()
+
+    def _draw(self, size: int, generator: torch.Generator) -> Batch:
+        # Narrower numbers are rounded from float32, so that every dtype sees the same examples.
+        drawn_in = self._dtype if self._dtype == torch.float64 else torch.float32
+        return self._task.sample(size, generator, dtype=drawn_in).to(self._device, self._dtype)
+
+    def _errors(self, model: nn.Module, batch: Batch) -> Tensor:
+        inputs = (batch.points,) if batch.queries is None else (batch.queries, batch.points)
+        return self._task.error(model(*inputs), batch)
+
+    def _accumulate_gradients(self, batch: Batch) -> float:
+        """Leave the gradient of the batch's mean error in the parameters; the mean error itself."""
+        total = 0.0
+        for piece in _pieces(batch, self.run.optim.micro_batch or len(batch)):
+            loss = self._errors(self.model, piece).mean() * (len(piece) / len(batch))
+            loss.backward()
+            total += loss.item()
+        return total
+
+    def _gradient_norm(self) -> Tensor:
+        return get_total_norm([p.grad for p in self._parameters if p.grad is not None])
+
+    def _require_sane(self, loss: float, norm: Tensor) -> None:
+        if not math.isfinite(loss):
+            raise Diverged(self.step, f"the loss is {loss}")
+        if not math.isfinite(norm.item()):
+            raise Diverged(self.step, f"the norm of the gradient is {norm.item()}")
+        if self._first_loss is None:
+            self._first_loss = loss
+        elif loss > EXPLODED * self._first_loss:
+            raise Diverged(self.step, f"the loss is {loss:.3g}, it began at {self._first_loss:.3g}")
+
+    def _close_epoch(self) -> None:
+        optim = self.run.optim
+        error, standard_error = self.validate()
+        if not math.isfinite(error):
+            raise Diverged(self.step, f"the validation error is {error}")
+        steps = self.step % optim.epoch_steps or optim.epoch_steps
+        train = self._epoch_loss / steps
+        # A cut-off last epoch has the noise of few batches, of which a minimum would take the luckiest.
+        if self._train_min is None or (steps == optim.epoch_steps and train < self._train_min):
+            self._train_min = train
+        entry = {"steps": self.step, "train": train, "validation": error, "validation_se": standard_error}
+        for name, value in entry.items():
+            self._curve[name].append(value)
+        self._epoch_loss = 0.0
+        if error < self._best * (1 - optim.threshold):
+            self._best, self._waited = error, 0
+        else:
+            self._waited += 1
+        self.stopped_early = optim.patience is not None and self._waited >= optim.patience and self.step < optim.steps
+
+    def _seconds(self) -> float:
+        return self._seconds_before + time.monotonic() - self._began
+
+
+def _pieces(batch: Batch, size: int) -> Iterator[Batch]:
+    for start in range(0, len(batch), size):
+        part = slice(start, start + size)
+        queries = None if batch.queries is None else batch.queries[part]
+        yield Batch(batch.points[part], queries, batch.targets[part])
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _device(run: RunSpec) -> torch.device:
+    if run.device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(run.device)
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "torch": torch.__version__}
+    try:
+        return found | {"rankwise": version("rankwise")}
+    except PackageNotFoundError:  # run from a source tree
+        return found

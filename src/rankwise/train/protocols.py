@@ -1,0 +1,128 @@
+"""Two ways to train the cells of the paper's figures: as the authors did, and as well as we can.
+
+A protocol is a function from a cell to a complete ``RunSpec``; a variant calls it and changes a field.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rankwise.errors import InvalidInputError, require_int
+from rankwise.spec import LrMultipliers, ModelSpec, OptimSpec, RunSpec, TaskSpec
+
+PAPER_SEQUENCES = 25_600_000
+"""1000 epochs of 100 batches of 256."""
+
+_BATCH = 256
+_EPOCH = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One point of a figure: farthest neighbour among ``points`` points in ``dim`` dimensions, ``layers`` layers of
+    ``heads`` heads of rank ``rank``, trained on at most ``sequences`` examples."""
+
+    dim: int
+    points: int
+    layers: int
+    heads: int
+    rank: int
+    seed: int = 0
+    sequences: int = PAPER_SEQUENCES
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "layers", "heads", "rank"):
+            require_int(name, getattr(self, name), minimum=1)
+        require_int("sequences", self.sequences, minimum=_BATCH)
+
+    @property
+    def task(self) -> TaskSpec:
+        return TaskSpec(name="farthest", dim=self.dim, points=self.points)
+
+
+def paper(cell: Cell, *, lr: float = 0.01) -> RunSpec:
+    """The authors' protocol for Figure 1, to the letter (``lr`` .005 for the later figures).
+
+    Post-norm encoder with ReLU feed-forward of 2048 at any dim, L2-normalisation times one scalar, biases, PyTorch's
+    initialisation, all layers started as copies of one, no input or output map. ``width`` modules of ``dim / rank``
+    heads each are averaged. AdamW (.9, .95) without weight decay; 100 fresh batches of 256 an epoch; the learning rate
+    moves once an epoch: 0 in epoch 0, linear warm-up over a twentieth of the epochs, cosine to 0.
+    The paper's numbers are the best ``train_min`` of five seeds.
+    """
+    module_heads, remainder = divmod(cell.dim, cell.rank)
+    if remainder or cell.heads % module_heads:
+        raise InvalidInputError(
+            f"heads: expected modules of dim/rank heads with the paper's protocol, so a rank that divides "
+            f"dim = {cell.dim} and a multiple of dim/rank heads, got rank = {cell.rank} with {cell.heads} heads; "
+            f"use the protocol 'capacity' for free shapes"
+        )
+    epochs = max(1, cell.sequences // (_BATCH * _EPOCH))
+    return RunSpec(
+        protocol="paper",
+        seed=cell.seed,
+        task=cell.task,
+        model=ModelSpec(
+            dim=cell.dim,
+            layers=cell.layers,
+            heads=cell.heads,
+            rank=cell.rank,
+            average=cell.heads // module_heads,
+            feedforward=2048,
+            norm="unit",
+            init="paper",
+        ),
+        optim=OptimSpec(
+            lr=lr,
+            steps=_EPOCH * epochs,
+            batch=_BATCH,
+            schedule="paper",
+            warmup=_EPOCH * (epochs // 20),
+            epoch_steps=_EPOCH,
+        ),
+    )
+
+
+def capacity(cell: Cell) -> RunSpec:
+    """The best training we know, so that a figure shows what heads can do and not what an optimiser found.
+
+    Inside the fence: same dim, points, layers, heads and rank, no positions, feed-forward at most the paper's 2048.
+    What differs from ``paper``, found by measurement (LOG.md has the numbers and what failed):
+
+    - RMSNorm with a gain a coordinate; the last one starts at the length of the targets.
+    - One learned temperature a head, with 50 times the learning rate: an exact head needs scores of hundreds.
+    - The last W_O starts 8 times larger: behind a post-norm the residual x_i is an error of about 1/gain^2.
+    - One layer has no feed-forward: it acts after the choice is made, and only slows the optimiser. Deeper models have
+      one of 4 dim, with a tenth of the learning rate; all branches but the last attention start at 0.
+    - Learning rate .16/dim, at most .01, with linear decay to 0 after a short warm-up.
+    """
+    steps = max(1, cell.sequences // _batch(cell))
+    return RunSpec(
+        protocol="capacity",
+        seed=cell.seed,
+        task=cell.task,
+        model=ModelSpec(
+            dim=cell.dim,
+            layers=cell.layers,
+            heads=cell.heads,
+            rank=cell.rank,
+            temperature="learned",
+            feedforward=0 if cell.layers == 1 else min(4 * cell.dim, 2048),
+            output_gain=8.0,
+            branch_gain=0.0,
+            final_gain=cell.dim**-0.5,
+        ),
+        optim=OptimSpec(
+            lr=min(0.01, 0.16 / cell.dim),
+            lr_multipliers=LrMultipliers(temperature=50.0, feedforward=0.1),
+            steps=steps,
+            batch=_batch(cell),
+            schedule="linear",
+            warmup=min(100, steps // 10),
+            epoch_steps=max(1, min(_EPOCH, steps)) if steps < 1000 else max(_EPOCH, steps // 20),
+        ),
+    )
+
+
+def _batch(cell: Cell) -> int:
+    """Small budgets buy more from many small steps than from few large ones."""
+    return _BATCH if cell.sequences >= 1_000_000 else 64

@@ -1,0 +1,44 @@
+import json
+
+import pytest
+
+from rankwise.cli import main
+from rankwise.recipes import demo as recipe
+from rankwise.recipes import figure1, theorem
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """The demo's own path through workers, store and figure, with a few steps a run."""
+    grid = figure1.Settings(dim=4, points=3, ranks=(2, 4), sequences={1: 640, 3: 640})
+    monkeypatch.setitem(figure1.PRESETS, "demo", grid)
+    few = theorem.Settings(steps=60, grids={4: theorem.Grid(ranks=(1, 4), heads=(1, 2))})
+    monkeypatch.setitem(theorem.PRESETS, "demo", few)
+
+
+def test_demo_trains_draws_and_reads(small, tmp_path, capsys):
+    assert main(["demo", "--store", str(tmp_path), "--workers", "1", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert len(answer["reading"]) == 3
+    assert len(answer["trade_off"]) == 12
+    assert {point["kind"] for point in answer["setting"]} == {"softmax", "generalised", "random features"}
+    assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "demo.svg").read_text()
+    # again: nothing is trained, the same figure comes out
+    svg = (tmp_path / "demo.svg").read_bytes()
+    assert main(["demo", "--store", str(tmp_path), "--workers", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "Squared error a point" in out
+    assert out.rstrip().endswith("demo.png (and demo.svg)")
+    assert (tmp_path / "demo.svg").read_bytes() == svg
+
+
+def test_dry_run_writes_nothing(tmp_path, capsys):
+    assert main(["demo", "--store", str(tmp_path / "new"), "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["to_do"] == sum(sweep.size() for sweep in recipe.sweeps())
+    assert not (tmp_path / "new").exists()
+
+
+def test_no_workers_is_a_mistake(capsys):
+    assert main(["demo", "--workers", "0"]) == 2
+    assert "--workers: expected at least 1, got 0" in capsys.readouterr().err

@@ -1,0 +1,132 @@
+"""The frame that every command runs in: exit codes, late imports, closed pipes."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from rankwise import __version__
+from rankwise.cli import main
+from rankwise.errors import RankwiseError
+
+
+def run(*arguments, code=None):
+    command = [sys.executable, "-m", "rankwise"] if code is None else [sys.executable, "-c", code]
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+
+
+def replace_command(monkeypatch, action):
+    """Let ``rankwise doctor`` do ``action``."""
+
+    def doctor() -> None:
+        action()
+
+    monkeypatch.setattr("rankwise.cli.doctor.doctor", doctor)
+
+
+def fail_with(error):
+    def action():
+        raise error
+
+    return action
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["reproduse"], "reproduse"),
+        ([], "doctor"),
+        (["models", "--confg", "x"], "--confg"),
+        (["models", "extra"], "extra"),
+    ],
+)
+def test_a_command_line_that_does_not_read_exits_2_and_names_what_is_wrong(capsys, arguments, named):
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert named in captured.err
+    assert captured.out == ""
+
+
+def test_a_users_mistake_exits_2_with_one_line_and_no_traceback():
+    answer = run("models", "--config", "/does/not/exist.json")
+    assert answer.returncode == 2
+    assert answer.stdout == ""
+    assert answer.stderr == "rankwise: /does/not/exist.json: expected a JSON file, got no such file\n"
+
+
+def test_an_error_brings_its_own_exit_code(monkeypatch, capsys):
+    class CorruptError(RankwiseError):
+        exit_code = 3
+
+    replace_command(monkeypatch, fail_with(CorruptError("runs.db: expected a database")))
+    assert main(["doctor"]) == 3
+    assert capsys.readouterr().err == "rankwise: runs.db: expected a database\n"
+
+
+def test_ctrl_c_exits_130(monkeypatch, capsys):
+    replace_command(monkeypatch, fail_with(KeyboardInterrupt()))
+    assert main(["doctor"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("leaving", "code"), [(SystemExit(), 0), (SystemExit(7), 7), (SystemExit("why"), 2)])
+def test_a_command_may_leave_by_itself(monkeypatch, leaving, code):
+    replace_command(monkeypatch, fail_with(leaving))
+    assert main(["doctor"]) == code
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch):
+    replace_command(monkeypatch, fail_with(ZeroDivisionError("a bug")))
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        main(["doctor"])
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["models", "--help"], ["models"], ["models", "--json"]])
+def test_what_needs_no_torch_does_not_import_it(arguments):
+    heavy = "torch", "numpy", "scipy", "transformers", "pandas", "matplotlib"
+    code = f"""
+import sys
+from rankwise.cli import main
+code = main({arguments!r})
+sys.exit(code or [name for name in {heavy!r} if name in sys.modules] or 0)
+"""
+    answer = run(code=code)
+    assert answer.returncode == 0, answer.stderr
+    assert "rankwise" in answer.stdout or "GPT-3" in answer.stdout
+
+
+def test_help_lists_every_command_with_its_purpose(capsys):
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    for expected in ("models", "Published transformer shapes", "doctor", "Versions, devices"):
+        assert expected in shown
+
+
+def test_doctor_answers_in_strict_json():
+    answer = run("doctor", "--json")
+    assert answer.returncode == 0, answer.stderr
+    facts = json.loads(answer.stdout, parse_constant=pytest.fail)
+    assert facts["rankwise"] == __version__
+    assert facts["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert facts["torch threads"] >= 1
+    assert facts["extra audit"] == "installed"
+
+
+def test_doctor_names_the_install_line_of_a_missing_extra(monkeypatch, capsys):
+    monkeypatch.setattr("rankwise.cli.doctor.find_spec", lambda name: None if name == "gguf" else object())
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert "missing gguf: pip install 'rankwise[gguf]'" in shown
+    assert __version__ in shown
+
+
+@pytest.mark.parametrize("arguments", [["models"], ["models", "--json"], ["doctor"], ["--help"]])
+def test_a_closed_pipe_is_harmless(arguments):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rankwise", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait() == 0
+    process.stderr.close()

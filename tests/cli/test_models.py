@@ -1,0 +1,103 @@
+import json
+
+import pytest
+from rich.console import Console
+
+from rankwise.cli import main
+from rankwise.shapes import published_shapes
+
+PLAIN = {"hidden_size": 960, "num_hidden_layers": 4, "num_attention_heads": 15, "num_key_value_heads": 5,
+         "intermediate_size": 2560, "model_type": "tiny"}  # fmt: skip
+
+
+@pytest.fixture
+def config(tmp_path):
+    def write(**keys):
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(PLAIN | keys))
+        return str(path)
+
+    return write
+
+
+def row(shown, name):
+    (line,) = [line for line in shown.splitlines() if name in line]
+    return line.split()
+
+
+def answer(capsys, *arguments):
+    assert main(["models", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_table_shows_every_published_model(capsys):
+    shown = answer(capsys)
+    for shape in published_shapes():
+        assert shape.name in shown
+    assert row(shown, "GPT-3") == ["2022", "GPT-3", "12,288", "96", "4d", "2", "128", "128", "96", "96", "1", "604M",
+                                   "604M", "4.72M"]  # fmt: skip
+    assert row(shown, "PaLM")[-6:] == ["48", "1", "0.667", "906M", "462M", "121k"]
+    assert row(shown, "OLMo")[4] == "2.67d"
+
+
+def test_a_config_stands_in_the_table_marked(capsys, config):
+    shown = answer(capsys, "--config", config())
+    assert row(shown, "tiny") == [">", "tiny", "960", "4", "2.67d", "2", "64", "64", "15", "5", "1", "3.69M", "2.46M",
+                                  "5.12k"]  # fmt: skip
+    assert "Note" not in shown
+
+
+def test_a_config_is_highlighted_on_a_terminal(capsys, config, monkeypatch):
+    monkeypatch.setattr("rankwise.cli.models.console", lambda: Console(force_terminal=True, width=160, no_color=True))
+    lines = answer(capsys, "--config", config()).splitlines()
+    assert [line for line in lines if "\x1b[1;7m" in line] == [line for line in lines if "tiny" in line]
+
+
+def test_a_narrow_terminal_loses_the_spare_column_and_no_digit(capsys, config, monkeypatch):
+    monkeypatch.setattr("rankwise.cli.models.console", lambda: Console(width=80))
+    shown = answer(capsys, "--config", config())
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert row(shown, "GPT-3")[-3:] == ["1", "604M", "4.72M"]
+
+
+def test_json_has_all_columns_and_marks_the_config(capsys, config):
+    read = json.loads(answer(capsys, "--json", "--config", config()), parse_constant=pytest.fail)
+    *published, yours = read["models"]
+    assert [model["name"] for model in published] == [shape.name for shape in published_shapes()]
+    assert not any(model["yours"] for model in published)
+    assert yours == {
+        "year": None, "name": "tiny", "dim": 960, "layers": 4, "mlp_ratio": 2560 / 960, "mlp_depth": 2, "rank": 64,
+        "value_rank": 64, "heads": 15, "kv_heads": 5, "rank_share": 1.0, "parameters_per_layer": 4 * 64 * 15 * 960,
+        "stored_parameters_per_layer": 2 * 64 * (15 + 5) * 960, "kv_cache_bytes_per_token": 2 * 4 * 2 * 5 * 64,
+        "mlp_width": 2560, "latent": None, "note": None, "yours": True,
+    }  # fmt: skip
+
+
+def test_latent_attention_is_explained(capsys, config):
+    keys = {"kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "q_lora_rank": None}
+    path = config(**keys)
+    assert "from 32 numbers and one rotary key of 8" in answer(capsys, "--config", path)
+    yours = json.loads(answer(capsys, "--config", path, "--json"))["models"][-1]
+    assert yours["latent"] == {"keyvalue": 32, "rope": 8, "query": None}
+    assert yours["kv_cache_bytes_per_token"] == 2 * 4 * (32 + 8)
+
+
+def test_what_a_row_cannot_show_is_noted(capsys, config):
+    path = config(per_layer_config={"1": {"head_dim": 8}})
+    shown = answer(capsys, "--config", path)
+    assert row(shown, "tiny")[-1] == "-"
+    assert "Note: some layers have another shape (per_layer_config)" in shown
+
+
+def test_a_hostile_name_is_only_text(capsys, config):
+    shown = answer(capsys, "--config", config(_name_or_path="[red]\x1b[2Jx[/red]"))
+    assert "[red]\ufffd[2Jx[/red]" in shown
+    assert "\x1b" not in shown
+
+
+def test_nonsense_in_a_config_exits_2_and_names_the_key(capsys, config):
+    assert main(["models", "--json", "--config", config(num_key_value_heads=4)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "config.json: num_key_value_heads: expected a divisor of the 15 heads, got 4" in captured.err

@@ -1,0 +1,144 @@
+"""The three commands as a user meets them; workers run ``fake_runs``."""
+
+import csv
+import functools
+import io
+import json
+
+import pytest
+
+from rankwise.cli import main
+from rankwise.spec import Axis, SweepSpec, to_toml
+from rankwise.sweep import session
+from spec_examples import seeds_sweep, small_run
+
+
+@pytest.fixture
+def rankwise(monkeypatch, capfd, tmp_path):
+    """A function that runs a command in ``tmp_path`` and returns exit code, stdout and stderr."""
+    monkeypatch.setattr(session, "run_here", functools.partial(session.run_here, entry="fake_runs:entry"))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        code = main(list(arguments))
+        return code, *capfd.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def three(tmp_path):
+    """A file with a sweep of three runs, the second of which fails."""
+    axis = Axis.of({"seed": [0, 1, 2], "tags": [["instant"], ["fail", "[red]=1+1"], ["instant"]]})
+    path = tmp_path / "three.toml"
+    path.write_text(to_toml(SweepSpec(name="three", base=small_run(), axes=(axis,))))
+    return str(path)
+
+
+def test_a_sweep_ends_with_zero_and_where_to_look(rankwise, tmp_path):
+    (tmp_path / "s.toml").write_text(to_toml(seeds_sweep(2)))
+    code, out, err = rankwise("sweep", "s.toml")
+    assert (code, out) == (0, "2 runs done; the table: rankwise results --store runs\n")
+    assert "2 of 2 done" in err
+    assert (tmp_path / "runs" / "runs.db").exists()
+
+
+def test_failures_are_listed_and_change_the_exit_code(rankwise, three):
+    code, out, err = rankwise("sweep", three, "--store", "a store")
+    assert code == 1
+    assert out == ""
+    assert "rankwise: 1 of 3 runs failed" in err
+    assert "failed: seed=1 tags=['fail', '[red]=1+1'] (run " in err
+    assert err.strip().endswith("RuntimeError: [red]=1+1")
+    assert "Traceback" not in err
+    code, _, again = rankwise("sweep", three, "--store", "a store")
+    assert code == 1, "a failure stays a failure"
+    assert "1 attempt)" in again
+    _, _, retried = rankwise("sweep", three, "--store", "a store", "--retry")
+    assert "2 attempts)" in retried
+
+
+def test_json_on_stdout_is_strict_and_alone(rankwise, three):
+    code, out, _ = rankwise("sweep", three, "--json")
+    answer = strict(out)
+    assert code == 1
+    assert answer["counts"] == {"done": 2, "failed": 1}
+    assert answer["failures"][0]["reason"] == "RuntimeError: [red]=1+1"
+
+
+def test_dry_run_shows_costs_and_writes_nothing(rankwise, three, tmp_path):
+    before = sorted(tmp_path.iterdir())
+    code, out, _ = rankwise("sweep", three, "--dry-run", "--workers", "3")
+    assert code == 0
+    assert "3 runs, 3 to do: about" in out
+    assert "with 3 workers" in out
+    assert "time = operations / rate" in out
+    assert "tags=['fail', '[red]=1+1']" in out
+    answer = strict(rankwise("sweep", three, "--dry-run", "--json")[1])
+    assert [run["parameters"] for run in answer["runs"]] == [small_run().model.parameters()] * 3
+    assert answer["seconds"] > 0
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_dry_run_knows_what_is_done(rankwise, three):
+    rankwise("sweep", three)
+    answer = strict(rankwise("sweep", three, "--dry-run", "--json")[1])
+    assert [run["status"] for run in answer["runs"]] == ["done", "failed", "done"]
+    assert answer["to_do"] == 0
+    assert answer["rate"]["source"].endswith("corrected by 2 finished runs of this store")
+
+
+def test_status_counts_and_explains(rankwise, three):
+    rankwise("sweep", three)
+    code, out, _ = rankwise("status")
+    assert code == 0
+    assert "runs: 3 runs" in out
+    assert "driven by nobody" in out
+    assert "RuntimeError: [red]=1+1" in out
+    answer = strict(rankwise("status", "--json")[1])
+    assert answer["counts"]["done"] == 2
+    assert answer["driver"] is None
+    assert [failure["attempts"] for failure in answer["failures"]] == [1]
+
+
+def test_results_in_three_forms(rankwise, three):
+    rankwise("sweep", three)
+    code, out, _ = rankwise("results")
+    assert code == 0
+    assert "failed" in out
+    assert "model.dim" not in out
+    table = list(csv.DictReader(io.StringIO(rankwise("results", "--csv")[1])))
+    assert [row["status"] for row in table] == ["done", "failed", "done"]
+    assert table[0]["task.dim"] == "8"
+    rows = strict(rankwise("results", "--json")[1])
+    assert rows[1]["traceback"].startswith("Traceback")
+    assert rows[0]["spec"]["model"]["rank"] == 4
+    assert rows[0]["versions"]["python"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("sweep", "nothing.toml"), "rankwise: nothing.toml: expected a readable file, got: No such file or directory"),
+        (("sweep", "three.toml", "--workers", "0"), "rankwise: --workers: expected at least 1, got 0"),
+        (("status",), "rankwise: runs: expected a store, got no runs.db in it; make one: rankwise sweep FILE"),
+        (("results", "--store", "x"), "rankwise: x: expected a store"),
+    ],
+)
+def test_mistakes_get_one_line_and_exit_code_two(rankwise, three, arguments, message, tmp_path):
+    code, out, err = rankwise(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(message)
+    assert err.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_results_are_either_csv_or_json(rankwise, three):
+    assert rankwise("results", "--csv", "--json")[0] == 2
+
+
+def strict(text):
+    def refuse(name):
+        raise AssertionError(f"{name} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)

@@ -1,0 +1,73 @@
+"""kill -9 the driver: restart finishes; each run done once; table equal to the uninterrupted one; no orphan workers."""
+
+import random
+import signal
+import time
+
+import pytest
+
+STEPS = 20
+
+
+def chain(seed):
+    """What ``fake_runs.slow`` must arrive at however often it is interrupted."""
+    number = seed + 1
+    for _ in range(STEPS):
+        number = (number * 1103515245 + 12345) % 2**31
+    return {"error": number / 2**31, "steps": STEPS}
+
+
+def kill_after(rankwise, living_workers, seconds):
+    """Start the sweep, kill its driver, wait for its workers to be gone; whether it was still at work."""
+    driver = rankwise.start()
+    time.sleep(seconds)
+    at_work = driver.poll() is None
+    driver.send_signal(signal.SIGKILL)
+    driver.communicate()
+    rankwise.wait_until(lambda: not living_workers(driver.pid), seconds=10)
+    return at_work
+
+
+def finish_and_check(rankwise, count):
+    finished = {row.run_id: rankwise.calls(row.run_id) for row in rankwise.rows() if row.status == "done"}
+    results = {row.run_id: row.result for row in rankwise.rows() if row.status == "done"}
+    code, _, err = rankwise.run()
+    assert code == 0, err
+    rows = rankwise.rows()
+    assert [row.spec["seed"] for row in rows] == list(range(count))
+    assert [row.status for row in rows] == ["done"] * count
+    assert [row.result for row in rows] == [chain(seed) for seed in range(count)]
+    for run_id, calls in finished.items():
+        assert rankwise.calls(run_id) == calls, "a finished run was trained again"
+    assert {row.run_id: row.result for row in rows if row.run_id in results} == results
+    assert all(row.attempts == len(rankwise.calls(row.run_id)) for row in rows)
+
+
+def test_kill_9_the_driver(rankwise, living_workers):
+    """Killed four times in a row at random instants, then left alone."""
+    rankwise.write_sweep(*[("slow", "0.004")] * 24)
+    instants = random.Random(0)
+    killed_at_work = [kill_after(rankwise, living_workers, instants.uniform(0.3, 1.2)) for _ in range(4)]
+    assert any(killed_at_work)
+    finish_and_check(rankwise, 24)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trial", range(20))
+def test_kill_9_the_driver_at_20_random_times(rankwise, living_workers, trial):
+    rankwise.write_sweep(*[("slow", "0.004")] * 24)
+    kill_after(rankwise, living_workers, random.Random(trial).uniform(0.05, 2.0))
+    finish_and_check(rankwise, 24)
+
+
+def test_workers_leave_when_the_driver_dies_even_if_they_are_deaf(rankwise, living_workers):
+    rankwise.write_sweep("hang", "hang")
+    driver = rankwise.start()
+    rankwise.wait_until(lambda: len(living_workers(driver.pid)) == 2 and len(running(rankwise)) == 2)
+    driver.send_signal(signal.SIGKILL)
+    driver.communicate()
+    rankwise.wait_until(lambda: not living_workers(driver.pid), seconds=10)
+
+
+def running(rankwise):
+    return [row for row in rankwise.rows() if row.status == "running"]

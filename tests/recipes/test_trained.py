@@ -1,0 +1,39 @@
+import csv
+
+import pytest
+
+from rankwise.errors import RunsFailedError
+from rankwise.recipes.trained import train_sweep, trained_runs, write_csv
+from rankwise.spec import OptimSpec
+from rankwise.train.loop import train
+from spec_examples import seeds_sweep
+
+FEW = OptimSpec(lr=0.01, steps=3, batch=4, validation_batches=1, validation_batch=8)
+
+
+def test_a_sweep_trained_by_workers_has_the_numbers_of_training_here(tmp_path):
+    sweep = seeds_sweep(3, optim=FEW)
+    runs = train_sweep(sweep, tmp_path, workers=1)
+    assert [trained.run.seed for trained in runs] == [0, 1, 2]
+    for trained in runs:
+        here = train(trained.run)
+        assert (trained.error, trained.error_se, trained.train_min) == (here.error, here.error_se, here.train_min)
+        assert trained.sequences == 12
+    assert trained_runs(sweep, tmp_path) == runs
+    assert [trained.run.seed for trained in trained_runs(seeds_sweep(5, optim=FEW), tmp_path)] == [0, 1, 2]
+    path = write_csv("some", runs, tmp_path / "new" / "some.csv")
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["run_id"] for row in rows] == [trained.run.id for trained in runs]
+    assert float(rows[1]["error"]) == runs[1].error
+    columns = (
+        "figure protocol dim points layers heads rank seed sequences error error_se train_min parameters seconds run_id"
+    )
+    assert list(rows[0]) == columns.split()
+
+
+def test_a_run_that_diverges_is_an_error_that_names_it(tmp_path):
+    with pytest.raises(RunsFailedError, match=r"1 of 1 runs failed(.|\n)*diverged at step"):
+        train_sweep(
+            seeds_sweep(1, optim=OptimSpec(lr=1e6, steps=100, batch=4, schedule="constant")), tmp_path, workers=1
+        )

@@ -1,0 +1,73 @@
+import os
+
+import pytest
+
+from rankwise.errors import InvalidInputError
+from rankwise.shapes.strict_json import MAX_BYTES, read_json_object
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "expected JSON"),
+        (b"{", "expected JSON"),
+        (b"hidden_size = 64", "expected JSON"),
+        (b"\xff\xfe{}", "expected JSON"),
+        (b"PK\x03\x04 not a config", "expected JSON"),
+        (b"[1, 2]", "expected a JSON object of keys and values, got a list"),
+        (b'"text"', "got a str"),
+        (b"null", "got a NoneType"),
+        (b'{"a": 1, "b": 2, "a": 1}', "'a': expected the key once, got it 2 times"),
+        (b'{"deep": {"x": 1, "x": 2}}', "'x': expected the key once"),
+        (b'{"a": NaN}', "expected numbers, got NaN"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "expected JSON"),
+        (b"[" * 100_000, "expected JSON"),
+        (b'{"a": "' + b"x" * (10 * 2**20) + b'"}', "expected at most 8 MB of JSON, got a larger file"),
+    ],
+    ids=lambda value: repr(value[:20]),
+)
+def test_what_is_not_a_json_object_is_refused(tmp_path, content, message):
+    path = tmp_path / "config.json"
+    path.write_bytes(content)
+    with pytest.raises(InvalidInputError, match=message) as refused:
+        read_json_object(path)
+    assert str(refused.value).startswith(str(path))
+    assert len(str(refused.value)) < 1000
+
+
+def test_what_is_no_readable_file_is_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="got no such file"):
+        read_json_object(tmp_path / "absent.json")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidInputError, match="not a regular file"):
+        read_json_object(tmp_path / "pipe")
+    with pytest.raises(InvalidInputError, match="not a regular file"):
+        read_json_object(tmp_path)
+    with pytest.raises(InvalidInputError, match="expected a readable file, got: File name too long"):
+        read_json_object(tmp_path / ("x" * 5000))
+    with pytest.raises(InvalidInputError, match="got no such file"):
+        read_json_object(tmp_path / "nul\0byte")
+
+
+def test_a_file_that_cannot_be_opened_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "config.json"
+    path.write_text("{}")
+
+    def denied(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(path), "open", denied)
+    with pytest.raises(InvalidInputError, match="expected a readable file, got: Permission denied"):
+        read_json_object(path)
+
+
+def test_infinity_and_byte_order_marks_are_tolerated(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_bytes(b'\xef\xbb\xbf{"time_step_limit": [0.0, Infinity]}')
+    assert read_json_object(path) == {"time_step_limit": [0.0, float("inf")]}
+
+
+def test_a_file_of_just_the_largest_size_is_read(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_bytes(b'{"a": "' + b"x" * (MAX_BYTES - 9) + b'"}')
+    assert len(read_json_object(path)["a"]) == MAX_BYTES - 9

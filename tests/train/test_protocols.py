@@ -1,0 +1,80 @@
+import pytest
+import torch
+
+from rankwise.errors import InvalidInputError
+from rankwise.spec import vary
+from rankwise.train.loop import Training
+from rankwise.train.protocols import Cell, capacity, paper
+
+
+def cell(**fields):
+    return Cell(**{"dim": 64, "points": 16, "layers": 1, "heads": 1, "rank": 64} | fields)
+
+
+@pytest.mark.parametrize(("width", "parameters"), [(1, 280_898), (8, 397_378), (64, 1_329_218)])
+def test_the_papers_parameter_counts_at_every_rank(width, parameters):
+    for rank in (1, 2, 4, 8, 16, 32, 64):
+        run = paper(cell(heads=width * 64 // rank, rank=rank))
+        assert run.model.parameters() == parameters
+        assert run.model.average == width
+    assert sum(p.numel() for p in Training(few_examples(run)).model.parameters()) == parameters
+
+
+@pytest.mark.parametrize(("layers", "loss"), [(1, 2.40), (3, 2.27), (5, 2.14)])
+def test_the_papers_initial_losses(layers, loss):
+    losses = [Training(few_examples(paper(cell(layers=layers, seed=seed)))).validate()[0] for seed in range(8)]
+    assert sum(losses) / len(losses) == pytest.approx(loss, abs=0.03)
+
+
+def few_examples(run):
+    return vary(run, {"optim.validation_batches": 1, "optim.validation_batch": 64})
+
+
+def test_the_papers_layers_start_equal_and_epoch_zero_moves_nothing():
+    small = cell(dim=8, points=4, rank=4, heads=2, layers=3, sequences=25_600 * 20)
+    run = vary(paper(small), {"optim.batch": 2, "optim.validation_batch": 2, "optim.validation_batches": 1})
+    training = Training(run)
+    first, *others = [block.state_dict() for block in training.model.blocks]
+    assert all(torch.equal(first[name], other[name]) for other in others for name in first)
+    start = {name: tensor.clone() for name, tensor in training.model.state_dict().items()}
+    for _ in range(100):
+        training.advance()
+    assert all(torch.equal(tensor, start[name]) for name, tensor in training.model.state_dict().items())
+    training.advance()
+    assert not torch.equal(
+        training.model.state_dict()["blocks.0.attention.q_weight"], start["blocks.0.attention.q_weight"]
+    )
+
+
+def test_the_papers_budget_and_schedule():
+    optim = paper(cell()).optim
+    assert (optim.steps, optim.batch, optim.warmup, optim.lr) == (100_000, 256, 5_000, 0.01)
+    assert (optim.schedule, optim.betas, optim.weight_decay) == ("paper", (0.9, 0.95), 0.0)
+    assert optim.steps * optim.batch == 25_600_000
+
+
+@pytest.mark.parametrize(("heads", "rank"), [(3, 32), (1, 48), (5, 16)])
+def test_shapes_that_the_papers_modules_cannot_have_are_refused(heads, rank):
+    with pytest.raises(InvalidInputError, match="heads: expected modules of dim/rank heads"):
+        paper(cell(heads=heads, rank=rank))
+
+
+@pytest.mark.parametrize("layers", [1, 3, 5])
+@pytest.mark.parametrize(("heads", "rank"), [(1, 64), (64, 1), (3, 48), (512, 8)])
+def test_capacity_stays_inside_its_fence(layers, heads, rank):
+    ours = capacity(cell(layers=layers, heads=heads, rank=rank, sequences=1_280_000))
+    model = ours.model
+    assert (model.dim, model.layers, model.heads, model.rank) == (64, layers, heads, rank)
+    assert model.positions == "none"
+    assert model.attention.value_dim == rank
+    assert model.feedforward <= 2048
+    assert ours.task == cell().task
+    assert ours.optim.steps * ours.optim.batch <= 1_280_000
+    assert ours.protocol == "capacity"
+
+
+def test_capacity_starts_at_the_length_of_the_targets():
+    run = vary(capacity(cell(dim=16, rank=16, points=8)), {"optim.validation_batches": 1})
+    model = Training(run).model
+    lengths = model(torch.nn.functional.normalize(torch.randn(4, 8, 16), dim=-1)).norm(dim=-1)
+    torch.testing.assert_close(lengths, torch.ones(4, 8), atol=1e-3, rtol=0)
