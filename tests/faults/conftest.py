@@ -51,7 +51,7 @@ class Rankwise:
         out, err = process.communicate(timeout=120)
         return process.returncode, out, err
 
-    def wait_until(self, condition, seconds=30.0):
+    def wait_until(self, condition, seconds=120.0):
         """Wait for something to become true."""
         until = time.monotonic() + seconds
         while not condition():
