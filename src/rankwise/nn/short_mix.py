@@ -53,6 +53,17 @@ class ShortMix(torch.autograd.Function):
         return (*(_rows(x, heads) for x in grads), None)
 
 
+def turning_pays(
+    queries: Float[Tensor, "B I H R"], keys: Float[Tensor, "B J G R"], values: Float[Tensor, "B J W V"]
+) -> bool:
+    """Every head has its own key and value head, and both ranks lie between 1 and the number of keys.
+
+    Measured at 16 keys: rank 8 gains, rank 1 and rank 32 lose a fifth.
+    """
+    own = queries.shape[2] == keys.shape[2] == values.shape[2]
+    return own and 1 < keys.shape[3] < keys.shape[1] and 1 < values.shape[3] < keys.shape[1]
+
+
 def _columns(x: Float[Tensor, "B N H R"]) -> Float[Tensor, "P R N"]:
     return x.permute(0, 2, 3, 1).flatten(0, 1)
 
