@@ -24,7 +24,7 @@ def bound(*, dim: int, rank: int, heads: float, error: float | None = None, json
         return
     from rich.table import Table
 
-    table = Table("value matrices", "error is at least", title=f"dim {dim}, rank {rank}, heads {heads:g}")
+    table = Table("value matrices", "error is at least", title=f"dim {dim:,}, rank {rank:,}, heads {_count(heads)}")
     table.add_row("multiples of the identity", f"{answer['lower_bound']:.6f}")
     table.add_row("any", f"{answer['lower_bound_any_values']:.6f}")
     out = console()
@@ -38,31 +38,33 @@ def _answer(dim: int, rank: int, heads: float, error: float | None) -> dict[str,
 
     own = error_lower_bound(dim, rank, heads)
     free = error_lower_bound(dim, rank, heads, values="any")
-    required = None if error is None else heads_required(dim, rank, error)
-    parameters = 4 * rank * dim * heads
+    required = log10_required = None
+    if error is not None:
+        required = _finite(heads_required(dim, rank, error))
+        log10_required = math.log10(required) if required else heads_required_log10(dim, rank, error)
     return {
         "lower_bound": own.value,
         "lower_bound_any_values": free.value,
         "truncation_error": max(own.truncation_error, free.truncation_error),
         "trivial_error": TRIVIAL_ERROR,
-        "parameters": int(parameters) if parameters < 2**53 and parameters == int(parameters) else _finite(parameters),
-        "heads_required": None if required is None else _finite(required),
-        "heads_required_log10": None if error is None else heads_required_log10(dim, rank, error),
+        "parameters": _whole(4 * rank * dim * heads),
+        "heads_required": required,
+        "heads_required_log10": log10_required,
         "full_rank_heads": 1,
     }
 
 
 def _sentences(answer: dict[str, Any], dim: int, rank: int, heads: float, error: float | None) -> list[str]:
     sentences = [
-        f"It means: no layer of {heads:g} heads of rank {rank} finds the nearer of two orthogonal random points in "
-        f"dimension {dim} with a smaller mean squared error; answering with their mean has 0.5, one head of rank "
+        f"It means: no layer of {_count(heads)} heads of rank {rank} finds the nearer of two orthogonal random points "
+        f"in dimension {dim} with a smaller mean squared error; answering with their mean has 0.5, one head of rank "
         f"{dim} has 0.",
         "It does not mean: that this error is reached, nor anything about other data, several layers or a "
         "feed-forward layer behind.",
     ]
     if error is not None:
         required = answer["heads_required"]
-        count = f"{required:.4g}" if required is not None else f"10^{answer['heads_required_log10']:.4g}"
+        count = _count(required) if required is not None else f"10^{answer['heads_required_log10']:.4g}"
         sentences.insert(
             0, f"Error {error:g}: {count} heads of rank {rank} still cannot reach it (value matrices a_h I)."
         )
@@ -71,3 +73,12 @@ def _sentences(answer: dict[str, Any], dim: int, rank: int, heads: float, error:
 
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
+
+
+def _whole(number: float) -> float | None:
+    """As an integer where that loses nothing."""
+    return int(number) if number < 2**53 and number == int(number) else _finite(number)
+
+
+def _count(number: float) -> str:
+    return f"{int(number):,}" if number < 1e15 and number == int(number) else f"{number:.4g}"

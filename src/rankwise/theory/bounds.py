@@ -20,13 +20,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from scipy.optimize import brentq
-
 from rankwise.errors import InvalidInputError, require_choice, require_int
 from rankwise.theory.coverage import Coverage, circle_shares, energy_limit, first_odd, paired_coverage, single_coverage
 from rankwise.theory.statements import Regime, Theorem2, Theorem2Constants, match3_load, theorem2
 
 __all__ = [
+    "TRIVIAL_ERROR",
     "Bound",
     "Regime",
     "Theorem2",
@@ -160,11 +159,17 @@ def _summed(coverage: Coverage, log_heads: float, assumptions: tuple[str, ...]) 
 
 def _solve_log_heads(coverage: Coverage, error: float) -> float:
     """log H with LB(H) = error: LB is linear in H as long as the first open degree stays the same."""
-    # The first open degree if all were power laws (for p = 0: if s_l = s_inf (1 + (d-2)/(2l))).
+    # The first open degree if all were power laws; for p = 0 if s_l = s_inf (1 + (d-2)/(2l)), which is then s_inf to
+    # the accuracy of the sums.
     decay = coverage.decay
     log_ratio = math.log(energy_limit(coverage.dim) / 4) - math.log(error)
-    log_far = log_ratio + math.log(decay / (1 + decay)) if decay else (log_ratio + math.log(coverage.dim)) / 2
-    if coverage.is_power_law_from(log_far):
+    if decay:
+        log_far = log_ratio + math.log(decay / (1 + decay))
+        far_enough = coverage.is_power_law_from(log_far)
+    else:
+        log_far = (log_ratio + math.log(coverage.dim)) / 2
+        far_enough = log_far > math.log(1e12 * coverage.dim)
+    if far_enough:
         return -coverage.log_power_law(log_far)
 
     def error_at(degree: float) -> float:
@@ -183,17 +188,35 @@ def _first_degree_below(error_at: Callable[[float], float], error: float, larges
     bisected, resolved = 63.0, 1e9  # up to the first bisection is as quick, beyond the other neighbours are as good
     if error_at(bisected) < error:
         return first_odd(lambda degree: error_at(degree) < error)
-    log_degree = brentq(
+    log_degree = _root_of_falling(
         lambda log_degree: math.log(max(error_at(math.exp(log_degree)), math.ulp(0.0)) / error),
         math.log(bisected),
         math.log(largest),
-        xtol=1e-12,
     )
     degree = 2.0 * round((math.exp(log_degree) - 1) / 2) + 1
     if degree < resolved:
         degree += 0 if error_at(degree) < error else 2
         degree -= 2 if error_at(degree - 2) < error else 0
     return degree
+
+
+def _root_of_falling(function: Callable[[float], float], low: float, high: float) -> float:
+    """The root of an almost linear function by false position; scipy's solvers take longer to import than to run."""
+    at_low, at_high = function(low), function(high)
+    stayed = 0
+    while high - low > 1e-12 * high:
+        middle = low + (high - low) * at_low / (at_low - at_high)
+        at_middle = function(middle)
+        if abs(at_middle) < 1e-11:
+            return middle
+        # An end that stays twice counts half (Illinois), or false position would creep.
+        if at_middle > 0:
+            low, at_low = middle, at_middle
+            at_high, stayed = (at_high / 2 if stayed > 0 else at_high), 1
+        else:
+            high, at_high = middle, at_middle
+            at_low, stayed = (at_low / 2 if stayed < 0 else at_low), -1
+    return high
 
 
 def _first_rank(dim: int, reaches: Callable[[int], bool]) -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from rankwise.theory.harmonics import energy, half_step, log_coverage, sign_energy
+from rankwise.theory.harmonics import energy, half_step, log_coverage, log_rising, sign_energy
 from rankwise.theory.monotone_sums import Bracket, BracketRule, bracket_rule
 
 Degrees = Float[np.ndarray, " nodes"]
@@ -48,8 +48,8 @@ class Coverage:
 
     def log_power_law(self, log_degree: float) -> float:
         """log of the leading power of s_l."""
-        constant = math.lgamma(self.dim - 1) - math.lgamma(self.rank) + math.log(self.multiplicity / 2)
-        return constant - self.decay * log_degree
+        constant = float(log_rising(np.array(float(self.rank)), np.array(float(self.decay))))
+        return constant + math.log(self.multiplicity / 2) - self.decay * log_degree
 
     def is_power_law_from(self, log_degree: float) -> bool:
         """Whether s_l and eta_l^2 are their leading powers to better than 1e-13 from this degree on."""
@@ -67,7 +67,7 @@ class Coverage:
     def tails(self, first: float, log_heads: float) -> tuple[Bracket, Bracket]:
         """Brackets of ``sum eta_l^2`` and ``sum eta_l^2 H s_l`` over the odd degrees from ``first`` on."""
         rule = self._rule(first)
-        left = rule.sum(energy(self.dim, rule.degrees), 1e-15)
+        left = rule.sum(energy(self.dim, rule.degrees), 4e-15)
         accuracy = 2e-15 * (1 + np.minimum(rule.degrees, self.dim) * np.log(self.dim + rule.degrees))
         covered = [(sign, rule.sum(terms, accuracy)) for sign, terms in self.parts(rule, log_heads)]
         low = sum(part.low if sign > 0 else -part.high for sign, part in covered)

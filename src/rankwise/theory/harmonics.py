@@ -16,7 +16,6 @@ from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gamma, gammaln
 
 from rankwise.errors import InvalidInputError, require_int
 
@@ -29,7 +28,8 @@ _HALF_STEP_SERIES = tuple(
 )
 # B_2n / (2n (2n-1)): Stirling's correction.
 _STIRLING_SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
-_SERIES_FROM = 16.0
+_SERIES_FROM = 12
+"""Both series are exact to rounding from here on; smaller arguments get there in whole steps."""
 
 
 def harmonic_dim(dim: int, degree: int) -> int:
@@ -124,21 +124,13 @@ def log_coverage(dim: int, rank: int, degree: Elementwise) -> Elementwise:
     ``1e-15 min(l, d) log(d+l)``, since the four Gammas are paired so that the smaller of l and d-r sets the scale.
     """
     gap = dim - 2 - rank
-    by_rank = _log_rising(np.array(float(rank)), np.array(gap + 1.0)) - _log_rising(degree + rank, np.array(float(gap)))
+    by_rank = log_rising(np.array(float(rank)), np.array(gap + 1.0)) - log_rising(degree + rank, np.array(float(gap)))
     low = np.minimum(degree, dim - rank)
-    by_degree = _log_rising(np.array(float(rank)), low) - _log_rising(np.array(dim - 1.0), low - 1)
+    by_degree = log_rising(np.array(float(rank)), low) - log_rising(np.array(dim - 1.0), low - 1)
     return np.where(degree < dim - rank, by_degree, by_rank) - np.log(2 * degree + (dim - 2))
 
 
-def half_step(x: Elementwise) -> Elementwise:
-    """Gamma(x + 1/2) / Gamma(x) for x > 0, to rounding."""
-    z = np.maximum(x, _SERIES_FROM) - 0.25
-    large = np.sqrt(z) * np.exp(_even_series(_HALF_STEP_SERIES, z) / z**2)
-    small = np.minimum(x, _SERIES_FROM)
-    return np.where(x < _SERIES_FROM, gamma(small + 0.5) / gamma(small), large)
-
-
-def _log_rising(x: Elementwise, step: Elementwise) -> Elementwise:
+def log_rising(x: Elementwise, step: Elementwise) -> Elementwise:
     """log(Gamma(x+step) / Gamma(x)) for x and x+step >= 1, without the cancellation of two large log-gammas.
 
     The step is an argument of its own because x + step - x loses it once x is beyond 2^53.
@@ -148,12 +140,29 @@ def _log_rising(x: Elementwise, step: Elementwise) -> Elementwise:
     return np.asarray(stirling + _stirling(end) - _stirling(x))
 
 
+def half_step(x: Elementwise) -> Elementwise:
+    """Gamma(x + 1/2) / Gamma(x) for x > 0, to rounding."""
+    shifted, small, steps = _step_up(x)
+    z = shifted - 0.25
+    value = np.sqrt(z) * np.exp(_even_series(_HALF_STEP_SERIES, z) / z / z)
+    value[small] *= np.prod(steps / (steps + 0.5), axis=0)
+    return value.reshape(np.shape(x))
+
+
 def _stirling(x: Elementwise) -> Elementwise:
     """log Gamma(x) minus Stirling's (x - 1/2) log x - x + log(2 pi)/2."""
-    large = np.maximum(x, _SERIES_FROM)
-    small = np.minimum(x, _SERIES_FROM)
-    direct = gammaln(small) - ((small - 0.5) * np.log(small) - small + 0.5 * math.log(2 * math.pi))
-    return np.where(x < _SERIES_FROM, direct, _even_series(_STIRLING_SERIES, large) / large)
+    shifted, small, steps = _step_up(x)
+    value = _even_series(_STIRLING_SERIES, shifted) / shifted
+    value[small] += np.sum((steps + 0.5) * np.log1p(1 / steps) - 1, axis=0)
+    return value.reshape(np.shape(x))
+
+
+def _step_up(x: Elementwise) -> tuple[Elementwise, npt.NDArray[np.bool_], Elementwise]:
+    """x in one row, raised by _SERIES_FROM where it is smaller than that; which are; and [steps, small] their way."""
+    flat = np.ravel(x)
+    small = flat < _SERIES_FROM
+    steps = flat[small] + np.arange(_SERIES_FROM)[:, None]
+    return np.where(small, flat + _SERIES_FROM, flat), small, steps
 
 
 def _even_series(coefficients: tuple[float, ...], x: Elementwise) -> Elementwise:

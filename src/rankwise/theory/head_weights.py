@@ -35,6 +35,7 @@ _DOUBLE_UP_TO = 4
 _DOUBLE_BELOW = 1e-6
 """Tolerances that the rounding of a float32 kernel does not keep."""
 _MAX_STEPS = 1000
+_MAX_INNER_STEPS = 200
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,9 @@ def _conjugate_gradients(apply: Callable[[Vector], Vector], target: Vector, accu
     solution, residual = np.zeros_like(target), target
     direction, square = residual, float(residual @ residual)
     enough = accuracy**2 * square
-    while square > enough:
+    for _ in range(_MAX_INNER_STEPS):
+        if square <= enough:
+            break
         image = apply(direction)
         length = square / float(direction @ image)
         solution = solution + length * direction
