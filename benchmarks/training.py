@@ -48,7 +48,7 @@ def sequences_per_second(heads: int, rank: int, seconds: float) -> float:
     model = Transformer(
         ModelSpec(dim=DIM, heads=heads, rank=rank, average=average, feedforward=FEEDFORWARD, norm="unit", init="paper")
     )
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
     task, generator = FarthestNeighbor(DIM, POINTS), torch.Generator().manual_seed(0)
 
     def step() -> None:
