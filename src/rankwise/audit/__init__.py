@@ -1,1 +1,1 @@
-"""What a trained model has: its weights, its attention on real text, and what it can do without."""
+"""What a trained model has: its weights, head by head, read without running any of its code."""
