@@ -1,1 +1,1 @@
-"""What a user has on disk, measured against the theory: vectors, trained models, and what to change."""
+"""What a trained model has: its weights, head by head, read without running any of its code."""
