@@ -5,8 +5,8 @@ For a context with scores t_j = beta a(q).b(x_j) the loss is what soft retrieval
     sum_j softmax(t)_j ||x_j - x*||^2  /  mean_j ||x_j - x*||^2
 
 Many queries ask the same contexts, so one matrix product serves thousands of questions. What comes out is the snapshot
-with the smallest hard retrieval error on validation queries that took no part in training, the SVD form among them.
-There is no guarantee that a better form does not exist: a need found with it is an upper estimate.
+that retrieves best on validation queries, which took no part in training; the SVD form, unless the gain over it is more
+than two standard errors of the paired difference, lest chance be taken for learning. There is no guarantee that a better form does not exist: a need found with it is an upper estimate.
 
 Legend: Q queries, G contexts, N keys of a context, D dim, P coordinates, R rank.
 """
@@ -25,10 +25,11 @@ from rankwise.audit.need_forms import Form
 from rankwise.audit.need_retrieval import Contexts, Pool, retrieve
 
 _QUERIES_A_STEP, _KEYS_A_STEP = 256, 256
-_LEARNING_RATE = 0.003
-_SHARPNESS = 6.0  # of the softmax at first: standard deviation of the scores in a context
+_LEARNING_RATE = 0.01
+_SHARPNESS = 10.0  # of the softmax at first: standard deviation of the scores in a context
 _SNAPSHOTS = 4
 _WARM_UP = 10
+_SIGNIFICANT = 2.0
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,16 @@ class Trainer:
     def best(self, rank: int) -> tuple[Form, str]:
         """The best form of that rank on the validation queries, and whether it is the "svd" or a "trained" one."""
         svd = self.start.first(rank)
-        best, name, error = svd, "svd", self._error(svd)
-        if rank < self.start.rank and self.steps:
-            for form in self._snapshots(rank):
-                if (its := self._error(form)) < error:
-                    best, name, error = form, "trained", its
-        return best, name
+        if rank >= self.start.rank or not self.steps:
+            return svd, "svd"
+        plain = self._lost(svd)
+        gains = [(_gain(plain, self._lost(form)), form) for form in self._snapshots(rank)]
+        gain, trained = max(gains, key=lambda entry: entry[0])
+        return (trained, "trained") if gain > _SIGNIFICANT else (svd, "svd")
 
-    def _error(self, form: Form) -> float:
+    def _lost(self, form: Form) -> Float[Tensor, " Q"]:
         pool = self.validation
-        return retrieve(self.questions, pool.queries @ form.left, pool.keys @ form.right).error
+        return retrieve(self.questions, pool.queries @ form.left, pool.keys @ form.right).lost
 
     def _snapshots(self, rank: int) -> list[Form]:
         queries, keys = self.training.queries @ self.start.left, self.training.keys @ self.start.right
@@ -104,3 +105,9 @@ class Trainer:
         squares = keys.square().sum(-1)
         apart = (squares.unsqueeze(1) + squares.unsqueeze(2) - 2 * keys @ keys.mT).clamp(min=0)
         return apart[torch.arange(len(members)), nearest]
+
+
+def _gain(before: Float[Tensor, " Q"], after: Float[Tensor, " Q"]) -> float:
+    """How much less is lost, in standard errors of the mean over queries."""
+    saved = before - after
+    return float(saved.mean() / (saved.std() / math.sqrt(len(saved))).clamp(min=1e-30))

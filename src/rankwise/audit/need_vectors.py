@@ -12,15 +12,16 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.lib import format as npy
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
 
+from rankwise.audit.safetensors_file import SafetensorsFile
 from rankwise.errors import InvalidInputError, nearest_name
 
 LARGEST_DIM = 8192
@@ -64,9 +65,8 @@ def read_vectors(path: Path, tensor: str | None = None, *, seed: int = 0, progre
                 raise InvalidInputError(f"{path}: a .npy file holds one array; leave out the tensor name {tensor!r}")
             return _sampled(str(path), _Npy(path), seed, progress)
         if path.suffix == ".safetensors":
-            with _opened(path) as file:
-                name = _chosen(path, sorted(file.keys()), tensor)
-                return _sampled(f"{path}:{name}", _Slice(path, name, file.get_slice(name)), seed, progress)
+            name = _chosen(path, tensor_names(path), tensor)
+            return _sampled(f"{path}:{name}", _SafetensorsMatrix(path, name), seed, progress)
     except OSError as error:
         raise InvalidInputError(f"{path}: expected a readable file, got: {error.strerror or error}") from None
     raise InvalidInputError(
@@ -77,10 +77,7 @@ def read_vectors(path: Path, tensor: str | None = None, *, seed: int = 0, progre
 
 def tensor_names(path: Path) -> list[str]:
     """The names in a safetensors file; none in any other."""
-    if path.suffix != ".safetensors" or not path.is_file():
-        return []
-    with _opened(path) as file:
-        return sorted(file.keys())
+    return sorted(SafetensorsFile(path).tensors) if path.suffix == ".safetensors" and path.is_file() else []
 
 
 class _Npy:
@@ -112,19 +109,20 @@ class _Npy:
             return torch.from_numpy(np.array(self._rows[start:stop], dtype=np.float32))
 
 
-class _Slice:
-    """One tensor of a safetensors file; the library has checked sizes and offsets on opening."""
+class _SafetensorsMatrix:
+    """One tensor of a safetensors file, whose header is checked before the library maps it."""
 
-    def __init__(self, path: Path, name: str, part: object) -> None:
-        self._part = part
-        self.shape = tuple(part.get_shape())  # type: ignore[attr-defined]
-        dtype = part.get_dtype()  # type: ignore[attr-defined]
-        if dtype not in _TORCH_FLOATS:
-            raise InvalidInputError(f"{path}: {name!r}: expected one of {', '.join(_TORCH_FLOATS)}, got {dtype}")
-        _require_matrix(f"{path}: {name!r}", self.shape)
+    def __init__(self, path: Path, name: str) -> None:
+        info = SafetensorsFile(path).tensors[name]
+        if info.dtype not in _TORCH_FLOATS:
+            raise InvalidInputError(f"{path}: {name!r}: expected one of {', '.join(_TORCH_FLOATS)}, got {info.dtype}")
+        _require_matrix(f"{path}: {name!r}", info.shape)
+        self.shape = info.shape
+        self._rows: Any = safe_open(path, framework="pt").get_slice(name)
 
     def read(self, start: int, stop: int) -> Tensor:
-        return self._part[start:stop].to(torch.float32)  # type: ignore[index]
+        rows: Tensor = self._rows[start:stop]
+        return rows.to(torch.float32)
 
 
 def _npy_header(path: Path, file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
@@ -139,16 +137,6 @@ def _npy_header(path: Path, file: BinaryIO) -> tuple[tuple[int, ...], bool, np.d
     if any(size < 0 for size in shape):
         raise InvalidInputError(f"{path}: expected a shape of sizes, got {list(shape)}")
     return tuple(shape), fortran, dtype
-
-
-def _opened(path: Path) -> safe_open:
-    try:
-        return safe_open(path, framework="pt")
-    except SafetensorError as error:
-        raise InvalidInputError(
-            f"{path}: expected a safetensors file, got something else ({str(error)[:200]}); pickled weights are "
-            f"converted with safetensors.torch.save_file"
-        ) from None
 
 
 def _chosen(path: Path, names: list[str], wanted: str | None) -> str:

@@ -11,6 +11,7 @@ def app() -> SubcommandApp:
     from rankwise.cli.demo import demo
     from rankwise.cli.doctor import doctor
     from rankwise.cli.models import models
+    from rankwise.cli.need import need
     from rankwise.cli.reproduce import reproduce
     from rankwise.cli.results import results
     from rankwise.cli.saturate import saturate
@@ -18,6 +19,6 @@ def app() -> SubcommandApp:
     from rankwise.cli.sweep import sweep
 
     commands = SubcommandApp()
-    for command in (demo, reproduce, sweep, status, results, bound, saturate, models, doctor):
+    for command in (demo, reproduce, sweep, status, results, bound, saturate, need, models, doctor):
         commands.command(command)
     return commands
