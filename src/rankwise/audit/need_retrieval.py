@@ -122,7 +122,9 @@ def bootstrap_weights(queries: int, generator: torch.Generator) -> Float[Tensor,
 
 def scored(outcome: Outcome, weights: Float[Tensor, "B Q"]) -> Score:
     """A ratio of means is resampled as a whole. No mistake among Q queries gives [0, 0]: then read it as below 3/Q."""
-    lost, at_random, found = (weights @ torch.stack([outcome.lost, outcome.at_random, outcome.found], 1)).double().unbind(1)
+    lost, at_random, found = (
+        (weights @ torch.stack([outcome.lost, outcome.at_random, outcome.found], 1)).double().unbind(1)
+    )
     return Score(
         error=_interval(outcome.error, lost / at_random.clamp(min=_TINY)),
         recall=_interval(float(outcome.found.mean()), found / weights.shape[1]),

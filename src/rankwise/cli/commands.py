@@ -7,6 +7,8 @@ from tyro.extras import SubcommandApp
 
 def app() -> SubcommandApp:
     """All commands, in the order ``rankwise --help`` shows them."""
+    from rankwise.cli.audit import audit
+    from rankwise.cli.advise import advise
     from rankwise.cli.bound import bound
     from rankwise.cli.demo import demo
     from rankwise.cli.doctor import doctor
@@ -19,6 +21,6 @@ def app() -> SubcommandApp:
     from rankwise.cli.sweep import sweep
 
     commands = SubcommandApp()
-    for command in (demo, reproduce, sweep, status, results, bound, saturate, need, models, doctor):
+    for command in (demo, reproduce, sweep, status, results, bound, saturate, audit, need, advise, models, doctor):
         commands.command(command)
     return commands

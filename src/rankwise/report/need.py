@@ -57,7 +57,9 @@ def _draw_one(left: Axes, right: Axes, one: Mapping[str, Any], settings: Mapping
                 alpha=0.2,
                 linewidth=0,
             )
-            axes.plot(ranks, [point[what] for point in points], color=colour, marker=marker, label=label, zorder=4 - order)
+            axes.plot(
+                ranks, [point[what] for point in points], color=colour, marker=marker, label=label, zorder=4 - order
+            )
     _draw_worst_case(left, one, settings)
     label_level(left, settings["target"], f"target {settings['target']:g}", at=0.2)
     left.axvline(one["need"], color=COLOURS[0], linewidth=0.9, linestyle=":")
@@ -85,7 +87,11 @@ def _draw_one(left: Axes, right: Axes, one: Mapping[str, Any], settings: Mapping
 def _draw_worst_case(axes: Axes, one: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     ranks = [point["rank"] for point in one["isotropic"]]
     axes.plot(
-        ranks, [point["error"] for point in one["isotropic"]], color=GUIDE, linestyle="--", label="isotropic data, best form"
+        ranks,
+        [point["error"] for point in one["isotropic"]],
+        color=GUIDE,
+        linestyle="--",
+        label="isotropic data, best form",
     )
     heads = settings["heads"]
     axes.plot(
@@ -102,7 +108,9 @@ def _draw_several(
 ) -> None:
     for index, (one, colour) in enumerate(zip(measurements, ramp(len(measurements)), strict=True)):
         points = one["curves"]["best"]
-        left.plot([point["rank"] for point in points], [point["error"] for point in points], color=colour, label=str(index))
+        left.plot(
+            [point["rank"] for point in points], [point["error"] for point in points], color=colour, label=str(index)
+        )
     _draw_worst_case(left, measurements[0], settings)
     label_level(left, settings["target"], f"target {settings['target']:g}", at=0.01)
     _rank_axis(left, measurements[0]["dim"])
