@@ -7,8 +7,8 @@ from tyro.extras import SubcommandApp
 
 def app() -> SubcommandApp:
     """All commands, in the order ``rankwise --help`` shows them."""
-    from rankwise.cli.audit import audit
     from rankwise.cli.advise import advise
+    from rankwise.cli.audit import audit
     from rankwise.cli.bound import bound
     from rankwise.cli.demo import demo
     from rankwise.cli.doctor import doctor
