@@ -243,7 +243,7 @@ def _questions(pool: Pool, context: int, generator: torch.Generator) -> Contexts
 
 def _need(best: Curve, dim: int, target: float) -> Interval:
     return Interval(
-        smallest_rank(best.error, dim, target),
+        smallest_rank(lambda rank: best.at(rank).error.value, dim, target),
         smallest_rank(lambda rank: best.at(rank).error.low, dim, target),
         smallest_rank(lambda rank: best.at(rank).error.high, dim, target),
     )
