@@ -13,7 +13,7 @@ _LLAMA = _TEXT | {
 _BERT = _TEXT | {"hidden_size": 40, "num_attention_heads": 5, "intermediate_size": 44, "num_hidden_layers": LAYERS}
 _MLA = _TEXT | {
     "hidden_size": 39, "num_attention_heads": 3, "num_key_value_heads": 3, "intermediate_size": 44,
-    "moe_intermediate_size": 12, "num_hidden_layers": LAYERS, "kv_lora_rank": 14, "qk_nope_head_dim": 7,
+    "moe_intermediate_size": 12, "num_hidden_layers": LAYERS, "kv_lora_rank": 14, "qk_nope_head_dim": 6,
     "qk_rope_head_dim": 4, "v_head_dim": 5, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1,
     "topk_group": 1, "first_k_dense_replace": 2,
 }  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from rankwise.audit.tensor_file import MAX_ELEMENTS, RealArray, TensorInfo
+from rankwise.audit.tensor_file import MAX_ELEMENTS, RealArray, TensorInfo, require_plain_name
 from rankwise.errors import InvalidInputError, MissingExtraError
 
 _SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
@@ -56,7 +56,7 @@ class GgufFile:
                 raise reader.wrong(
                     f"{name}: data within the file's {size} bytes", f"{count} bytes at {data_start + offset}"
                 )
-            self.tensors[name] = TensorInfo(name, quantisation.name, shape)
+            self.tensors[name] = TensorInfo(require_plain_name(name, path), quantisation.name, shape)
             self._spans[name] = (data_start + offset, count)
 
     def readable(self, dtype: str) -> bool:
@@ -178,4 +178,4 @@ class _Reader:
         return taken
 
     def wrong(self, expected: str, got: object) -> InvalidInputError:
-        return InvalidInputError(f"{self.path}: expected {expected}, got {got!s:.200}")
+        return InvalidInputError(f"{self.path}: expected {expected}, got {got!r:.200}")

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from rankwise.audit.tensor_file import MAX_ELEMENTS, RealArray, TensorInfo
+from rankwise.audit.tensor_file import MAX_ELEMENTS, RealArray, TensorInfo, require_plain_name
 from rankwise.errors import InvalidInputError
 from rankwise.shapes.strict_json import parse_json_object
 
@@ -56,7 +56,7 @@ class SafetensorsFile:
         for name, entry in header.items():
             if name == "__metadata__":
                 continue
-            self.tensors[name] = TensorInfo(name, str(entry["dtype"]), tuple(entry["shape"]))
+            self.tensors[name] = TensorInfo(require_plain_name(name, path), str(entry["dtype"]), tuple(entry["shape"]))
             begin, end = entry["data_offsets"]
             self._spans[name] = (begin, end)
 

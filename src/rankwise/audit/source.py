@@ -36,8 +36,11 @@ class ModelSource:
 
     @property
     def name(self) -> str:
-        """A short name for people: the folder's or the file's."""
-        return self.path.resolve().name
+        """A short name for people: the folder's or the file's, the hub's for what came from there."""
+        path = self.path.absolute()
+        if path.parent.name == "snapshots":
+            return path.parents[1].name.removeprefix("models--").replace("--", "/")
+        return path.name
 
     @property
     def tensors(self) -> dict[str, TensorInfo]:

@@ -9,6 +9,8 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from rankwise.errors import InvalidInputError
+
 RealArray: TypeAlias = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
 MAX_ELEMENTS = 2**32
@@ -40,3 +42,10 @@ class TensorFile(Protocol):
     def read(self, name: str) -> RealArray:
         """One tensor in float32 or float64."""
         ...
+
+
+def require_plain_name(name: str, path: Path) -> str:
+    """``name`` if a terminal can show it: names come from strangers' files and go into tables and messages."""
+    if not name or len(name) > 500 or not name.isprintable():
+        raise InvalidInputError(f"{path}: expected printable tensor names of up to 500 characters, got {name!r:.80}")
+    return name

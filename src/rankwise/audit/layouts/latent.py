@@ -69,10 +69,12 @@ def latent_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
                 key_norm=norm,
                 latent=LatentRef(
                     query_down=query_down,
+                    query_size=query_latent,
                     query_norm=None
                     if query_latent is None
                     else rms_norm(source, f"{attention}q_a_layernorm.weight", query_latent),
                     key_down=down,
+                    key_size=size,
                     key_norm=rms_norm(source, f"{attention}kv_a_layernorm.weight", size),
                     rope=turning,
                 ),

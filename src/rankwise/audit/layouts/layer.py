@@ -79,8 +79,10 @@ class LatentRef:
     """MLA: what lies between the input and the per-head matrices. ``rope`` shared key coordinates bypass the norm."""
 
     query_down: str | None
+    query_size: int | None
     query_norm: NormRef | None
     key_down: str
+    key_size: int
     key_norm: NormRef
     rope: int
 
