@@ -2,8 +2,8 @@
 
 In the old shape a cut head is still multiplied in full. Here it is really small: ``attention.safetensors`` holds
 factors [heads, rank, dim] and ``plan.json`` the shape of every layer, so that parameters, multiplications and the
-key/value cache shrink with the rank. The score scale is the original one (1/sqrt of the original head dimension, or what
-the model says): it is multiplied into the queries' weights, because a layer of rank K divides by sqrt(K) itself.
+key/value cache shrink with the rank. The score scale is the original one (1/sqrt of the original head dimension, or
+what the model says): it is multiplied into the queries' weights, because a layer of rank K divides by sqrt(K) itself.
 """
 
 from __future__ import annotations

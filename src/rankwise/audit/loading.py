@@ -7,6 +7,7 @@ refused, and so is a checkpoint that leaves a weight at its random initial value
 
 from __future__ import annotations
 
+import json
 import os
 import reprlib
 from collections.abc import Iterator
@@ -166,11 +167,18 @@ def _require_gguf() -> None:
 
 
 def save_dequantised(model: Any, tokenizer: Any, directory: Path) -> None:
-    """A model read from GGUF as a directory of float32 safetensors, config and tokenizer, as if it had been one."""
-    stated = model.config
-    if hasattr(stated, "quantization_config"):
-        del stated.quantization_config
-    with _quiet():
-        model.save_pretrained(directory, save_original_format=False)
-        if tokenizer is not None:
+    """A model read from GGUF as a directory of float32 safetensors, config and tokenizer, as if it had been one.
+
+    ``save_pretrained`` refuses what was once quantised, although nothing quantised is left.
+    """
+    from safetensors.torch import save_model
+
+    directory.mkdir(parents=True)
+    save_model(model, str(directory / "model.safetensors"), {"format": "pt"})  # tied weights once
+    stated = model.config.to_dict()
+    stated.pop("quantization_config", None)
+    stated["architectures"] = [type(model).__name__]
+    (directory / "config.json").write_text(json.dumps(stated, indent=2) + "\n", encoding="utf-8")
+    if tokenizer is not None:
+        with _quiet():
             tokenizer.save_pretrained(directory)
