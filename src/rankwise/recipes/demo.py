@@ -29,8 +29,8 @@ def sweeps() -> tuple[SweepSpec, SweepSpec]:
 
 def split(runs: Sequence[TrainedRun]) -> tuple[list[figure1.Point], list[theorem.Point]]:
     """The points of the trade-off and those of the theorem's setting, random features included."""
-    trade_off = figure1.points_of([trained for trained in runs if trained.run.task.name == "farthest"])
-    setting = theorem.points_of([trained for trained in runs if trained.run.task.name == "nearest"])
+    trade_off = figure1.points_of(figure1.rows([one for one in runs if one.run.task.name == "farthest"]))
+    setting = theorem.points_of(theorem.rows([one for one in runs if one.run.task.name == "nearest"]))
     return trade_off, setting + theorem.random_feature_points("demo")
 
 

@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rankwise.errors import require_choice
+from rankwise.errors import require_choice, require_int
 from rankwise.recipes.registry import Reproduced
-from rankwise.recipes.trained import TrainedRun, write_csv
+from rankwise.recipes.rows import ResultRow, mean_over_seeds, result_row
+from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import COLOURS, MARKERS, new_figure, ramp, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series, heads_axes
 from rankwise.spec import LrMultipliers, ModelSpec, OptimSpec, RunSpec, SweepSpec, TaskSpec
@@ -76,12 +77,14 @@ PRESETS: dict[str, Settings] = {
 }
 
 
-def sweep(preset: str = "laptop") -> SweepSpec:
+def sweep(preset: str = "laptop", *, seeds: int = 1) -> SweepSpec:
     """The trained runs of the figure; the rest is closed form."""
     require_choice("preset", preset, tuple(PRESETS))
+    require_int("seeds", seeds, minimum=1)
     settings = PRESETS[preset]
     runs = [
-        _run(dim, rank, heads, kind, settings.steps)
+        replace(_run(dim, rank, heads, kind, settings.steps), seed=seed)
+        for seed in range(seeds)
         for dim, grid in PRESETS[preset].grids.items()
         for rank in grid.ranks
         for heads in grid.heads
@@ -132,14 +135,21 @@ class Point:
         return (self.error - self.bound) / self.error_se if self.error_se else float("inf") * (self.error - self.bound)
 
 
-def points_of(runs: Sequence[TrainedRun]) -> list[Point]:
-    """The trained runs as points."""
-    points = []
-    for trained in runs:
-        model = trained.run.model
-        kind: Kind = "softmax" if model.generalized is None else "generalised"
-        points.append(_point(kind, model.dim, model.rank, model.heads, trained.error, trained.error_se))
-    return points
+def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
+    """One row a run, with the kind of its heads."""
+    return [
+        result_row("theorem", run, {"kind": "softmax" if run.run.model.generalized is None else "generalised"})
+        for run in runs
+    ]
+
+
+def points_of(rows: Sequence[ResultRow]) -> list[Point]:
+    """The trained cells as points, seeds averaged."""
+    means = mean_over_seeds(rows, lambda row: (row.dim, row.rank, row.heads, str(row.extra["kind"])))
+    return [
+        _point("softmax" if kind == "softmax" else "generalised", dim, rank, heads, mean.error, mean.spread)
+        for (dim, rank, heads, kind), mean in means.items()
+    ]
 
 
 def random_feature_points(preset: str, seed: int = 0) -> list[Point]:
@@ -220,13 +230,12 @@ def draw_panel(axes: Axes, points: Sequence[Point]) -> None:
     axes.legend(fontsize=6.5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
 
 
-def present(preset: str, runs: Sequence[TrainedRun], out: Path) -> Reproduced:
-    """Figure, CSV, table and reading of trained runs; random features are computed here."""
-    points = points_of(runs) + random_feature_points(preset)
-    rows = [(p.dim, p.rank, p.heads, p.kind, p.error, p.error_se, p.bound) for p in points]
+def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
+    """Figure, table and reading of the rows; random features are computed here."""
+    points = points_of(rows) + random_feature_points(preset)
     return Reproduced(
         columns=("dim", "rank", "heads", "kind", "error", "standard error", "bound"),
-        rows=tuple(rows),
+        rows=tuple((p.dim, p.rank, p.heads, p.kind, p.error, p.error_se, p.bound) for p in points),
         reading=reading(points),
-        files=(*save_figure(draw(points), out / "theorem"), write_csv("theorem", runs, out / "theorem.csv")),
+        files=save_figure(draw(points), stem),
     )
