@@ -7,6 +7,7 @@ refused, and so is a checkpoint that leaves a weight at its random initial value
 
 from __future__ import annotations
 
+import json
 import os
 import reprlib
 from collections.abc import Iterator
@@ -16,8 +17,8 @@ from typing import Any, Literal
 
 import torch
 
+from rankwise.audit.source import open_model
 from rankwise.errors import InvalidInputError, MissingExtraError
-from rankwise.shapes.strict_json import read_json_object
 
 Objective = Literal["causal", "masked", "embedding"]
 """What the model was trained for: the next token, a hidden token, or a vector a text."""
@@ -38,13 +39,12 @@ def load_pretrained(path: Path) -> tuple[Any, Any, Objective]:
     transformers = _transformers()
     if path.suffix == ".gguf":
         _require_gguf()
-    files = _weight_files(path)
+    _require_weights(path)
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     if path.suffix == ".gguf":
         source, options["gguf_file"] = path.parent, path.name
     else:
         source = path
-        _refuse_impossible_sizes(read_json_object(path / "config.json"), path, files)
     with _quiet(), _as_user_errors(path):
         config = transformers.AutoConfig.from_pretrained(source, **options)
         objective = _objective(config)
@@ -74,50 +74,27 @@ def load_pretrained(path: Path) -> tuple[Any, Any, Objective]:
     return model.eval(), tokenizer, objective
 
 
-def _weight_files(path: Path) -> list[Path]:
+def _require_weights(path: Path) -> None:
+    """A directory whose headers are sound (see ``source``) and whose config asks for no more than they hold."""
     if not path.exists():
         raise InvalidInputError(
             f"{path}: expected a model directory (config.json and safetensors) or a .gguf file on this machine, got "
             f"nothing there; models are never downloaded to be run"
         )
+    if path.suffix == ".gguf":
+        return
     if path.is_file():
-        if path.suffix != ".gguf":
-            raise InvalidInputError(
-                f"{path}: expected a model directory or a .gguf file, got another file; a model is run from the "
-                f"directory that holds its config.json, its weights and its tokenizer"
-            )
-        return [path]
-    files = sorted(path.glob("*.safetensors"))
-    if files:
-        return files
-    quantised = sorted(path.glob("*.gguf"))
-    if quantised:
-        raise InvalidInputError(f"{path}: expected safetensors, got GGUF; name the file itself: {quantised[0]}")
-    pickles = sorted(file.name for kind in ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl") for file in path.glob(kind))
-    if pickles:
         raise InvalidInputError(
-            f"{path}: expected safetensors, got pickled weights ({pickles[0]}), which can run code when read; convert "
-            f"them on a machine you can lose: model.save_pretrained(DIRECTORY) writes safetensors"
+            f"{path}: expected a model directory or a .gguf file, got another file; a model is run from the directory "
+            f"that holds its config.json, its weights and its tokenizer"
         )
-    raise InvalidInputError(f"{path}: expected *.safetensors in the directory, got none")
-
-
-def _refuse_impossible_sizes(config: dict[str, Any], path: Path, files: list[Path]) -> None:
-    """A config may ask for more layers than there are tensors, and memory would be gone before anyone compares."""
-    from safetensors import SafetensorError, safe_open
-
-    tensors = 0
-    for file in files:
-        try:
-            with safe_open(file, framework="pt") as opened:
-                tensors += len(list(opened.keys()))
-        except (SafetensorError, OSError) as error:
-            raise InvalidInputError(f"{file}: expected safetensors, got something else: {error}") from None
-    parts = [config, *(value for value in config.values() if isinstance(value, dict))]
+    source = open_model(path)
+    tensors = len(source.tensors)
+    parts = [source.config, *(value for value in source.config.values() if isinstance(value, dict))]
     for key in ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers"):
         for part in parts:
             layers = part.get(key)
-            if isinstance(layers, int) and layers > tensors:
+            if isinstance(layers, int) and layers > tensors:  # they would all be built before anyone compares
                 raise InvalidInputError(
                     f"{path}: expected at least one tensor a layer, got {tensors} tensors and {key} = "
                     f"{reprlib.repr(layers)} in config.json"
@@ -187,3 +164,21 @@ def _require_gguf() -> None:
         import gguf  # noqa: F401
     except ImportError:
         raise MissingExtraError("gguf", "running a GGUF file") from None
+
+
+def save_dequantised(model: Any, tokenizer: Any, directory: Path) -> None:
+    """A model read from GGUF as a directory of float32 safetensors, config and tokenizer, as if it had been one.
+
+    ``save_pretrained`` refuses what was once quantised, although nothing quantised is left.
+    """
+    from safetensors.torch import save_model
+
+    directory.mkdir(parents=True)
+    save_model(model, str(directory / "model.safetensors"), {"format": "pt"})  # tied weights once
+    stated = model.config.to_dict()
+    stated.pop("quantization_config", None)
+    stated["architectures"] = [type(model).__name__]
+    (directory / "config.json").write_text(json.dumps(stated, indent=2) + "\n", encoding="utf-8")
+    if tokenizer is not None:
+        with _quiet():
+            tokenizer.save_pretrained(directory)

@@ -1,28 +1,30 @@
 """Which coordinates of a head to keep: the best smaller head, by weights alone or weighted by real activations.
 
-**The bilinear form.** With query q = W_Q y + b_Q and key k = W_K x of one key head, the score is <q, k> (times a scale that
-stays). A smaller head uses q' = E^T q and k' = F k in K coordinates, so <q', k'> = <q, P k> with P = E F of rank K. Over
-independent q and k with second moments A = E[q q^T] and B = E[k k^T]
+**The bilinear form.** With query q = W_Q y + b_Q and key k = W_K x of one key head, the score is <q, k> (times a scale
+that stays). A smaller head uses q' = E^T q and k' = F k in K coordinates, so <q', k'> = <q, P k> with P = E F of rank
+K. Over independent q and k with second moments A = E[q q^T] and B = E[k k^T]
 
     E (<q, k> - <q, P k>)^2 = tr((I - P)^T A (I - P) B) = || A^{1/2} (I - P) B^{1/2} ||_F^2 .
 
 By Eckart and Young the least is reached where A^{1/2} P B^{1/2} is the truncated SVD: with A^{1/2} B^{1/2} = U S V^T,
-P = B^{1/2} V_K V_K^T B^{-1/2}, and the error is the sum of the S_i^2 left out. It is the SVD of W_Q^T W_K whitened by the
-covariances of its inputs, done in R x R. Our choices:
+P = B^{1/2} V_K V_K^T B^{-1/2}, and the error is the sum of the S_i^2 left out. It is the SVD of W_Q^T W_K whitened by
+the covariances of its inputs, done in R x R. Our choices:
 
 - B is the covariance of keys (the mean removed): what is added to all scores of a query cancels in the softmax.
 - Query heads that share a key head share P, so A is the sum over them: one subspace a key head.
 - q and k are split so that both have second moment diag(S): coordinates come sorted, and rank K is the first K of them.
-- Weights alone: A = W_Q M W_Q^T + (W_Q s + b_Q)(W_Q s + b_Q)^T, B = W_K M W_K^T with M = diag(gain^2), s the shift of the norm
-  in front (identity and 0 without one): inputs taken as isotropic behind their norm.
+- Weights alone: A = W_Q M W_Q^T + (W_Q s + b_Q)(W_Q s + b_Q)^T, B = W_K M W_K^T with M = diag(gain^2) and s the shift
+  of the norm in front (identity and 0 without one): inputs taken as isotropic behind their norm.
 
-The map from a head's mixed values m to the output, o^T m, is the same problem with A = O O^T and B = E[m m^T], not centred.
+The map from a head's mixed values m to the output, o^T m, is the same problem with A = O O^T and B = E[m m^T], not
+centred.
 
-**Rotary positions** turn pairs of coordinates by angles that differ from pair to pair. A subspace that mixes pairs would not
-commute with them, so only whole pairs are dropped. Pair p adds c_p(i, j) to the score of (i, j); leaving out a set costs
-E (sum c_p)^2 = the sum of the entries of C_pp' = E[c_p c_p'] over the set (each row centred over the keys it sees). The set
-is found greedily, from both ends; the better one is taken. A heuristic: the exact choice is a quadratic program in 0 and 1.
-By weights alone C is diagonal, tr(A_p) tr(B_p) / 2: the mean over angles of |W_Q,p^T R(angle) W_K,p|_F^2.
+**Rotary positions** turn pairs of coordinates by angles that differ from pair to pair. A subspace that mixes pairs
+would not commute with them, so only whole pairs are dropped. Pair p adds c_p(i, j) to the score of (i, j); leaving out
+a set costs E (sum c_p)^2, the sum of the entries of C_pp' = E[c_p c_p'] over the set (each row centred over the keys it
+sees). The set is found greedily, from both ends, and the better one taken. A heuristic: the exact choice is a quadratic
+program in 0 and 1. By weights alone C is diagonal, tr(A_p) tr(B_p) / 2: the mean of |W_Q,p^T R(angle) W_K,p|_F^2 over
+all angles, which slow pairs do not go through.
 
 Legend: R head dimension, K kept, P rotating pairs.
 """
@@ -100,13 +102,14 @@ def pairs_error(contributions: Float64[Tensor, "P P"], kept: Sequence[int]) -> f
 def best_pairs(
     contributions: Float64[Tensor, "P P"], count: int, *, candidates: Sequence[Sequence[int]] = ()
 ) -> tuple[int, ...]:
-    """``count`` rotating pairs to keep, in their order: the best of a greedy removal, a greedy addition, ``candidates``."""
+    """``count`` rotating pairs to keep, in order: the best of greedy removal, greedy addition and ``candidates``."""
     pairs = len(contributions)
     if not 0 <= count <= pairs:
         raise InvalidInputError(f"pairs: expected 0 to {pairs}, got {count}")
-    sets = [_removed_greedily(contributions, count), _added_greedily(contributions, count)]
+    sets: list[list[int]] = [_removed_greedily(contributions, count), _added_greedily(contributions, count)]
     sets += [sorted(candidate) for candidate in candidates]
-    return tuple(min(sets, key=lambda kept: pairs_error(contributions, kept)))
+    errors = [pairs_error(contributions, kept) for kept in sets]
+    return tuple(sets[errors.index(min(errors))])
 
 
 def _removed_greedily(C: Float64[Tensor, "P P"], count: int) -> list[int]:

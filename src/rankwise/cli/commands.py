@@ -14,6 +14,7 @@ def app() -> SubcommandApp:
     from rankwise.cli.doctor import doctor
     from rankwise.cli.models import models
     from rankwise.cli.need import need
+    from rankwise.cli.reduce import reduce
     from rankwise.cli.reproduce import reproduce
     from rankwise.cli.results import results
     from rankwise.cli.saturate import saturate
@@ -21,6 +22,7 @@ def app() -> SubcommandApp:
     from rankwise.cli.sweep import sweep
 
     commands = SubcommandApp()
-    for command in (demo, reproduce, sweep, status, results, bound, saturate, audit, need, advise, models, doctor):
+    measured = (audit, reduce, need, advise)
+    for command in (demo, reproduce, sweep, status, results, bound, saturate, *measured, models, doctor):
         commands.command(command)
     return commands

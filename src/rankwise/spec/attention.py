@@ -104,7 +104,8 @@ class AttentionSpec:
             rows = self.rope.frequencies
             if rows is not None and len(rows) not in (1, self.key_heads):
                 raise InvalidInputError(
-                    f"rope.frequencies: expected one row, or one for each of {self.key_heads} key heads, got {len(rows)}"
+                    f"rope.frequencies: expected one row, or one for each of {self.key_heads} key heads, "
+                    f"got {len(rows)}"
                 )
 
     @property

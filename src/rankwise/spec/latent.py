@@ -40,9 +40,7 @@ class LatentSpec:
         if not isinstance(self.rope, RotarySpec):
             raise InvalidInputError(f"rope: expected a RotarySpec, got {self.rope!r}")
         if self.rope.frequencies is not None:
-            raise InvalidInputError(
-                "rope.frequencies: expected None in latent attention, where all heads share one key"
-            )
+            raise InvalidInputError("rope.frequencies: expected None in latent attention, whose heads share a key")
         if self.qk_rope_head_dim % 2 and self.rope.dims is None:
             raise InvalidInputError(
                 f"qk_rope_head_dim: expected an even number (they rotate in pairs), got {self.qk_rope_head_dim}"
