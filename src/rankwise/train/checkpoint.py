@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,8 +19,9 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from rankwise.train.durable import keep_only, write_durably
+
 _NAME = re.compile(r"(\d{8,})\.([0-9a-f]{64})\.safetensors")
-_DRAFT = "draft.safetensors"
 _FORMAT = "rankwise checkpoint 1"
 
 _log = logging.getLogger(__name__)
@@ -43,20 +43,9 @@ def write_checkpoint(directory: Path, state: State) -> tuple[Path, str]:
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.tensors.items()}
     data = save(tensors, {"rankwise": json.dumps(facts, allow_nan=False)})
     sha256 = hashlib.sha256(data).hexdigest()
-    path, draft = directory / f"{state.step:08d}.{sha256}.safetensors", directory / _DRAFT
-    try:
-        with draft.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
-    _sync_directory(directory)
-    for old in directory.glob("*.safetensors"):
-        if old != path:
-            old.unlink(missing_ok=True)
+    path = directory / f"{state.step:08d}.{sha256}.safetensors"
+    write_durably(path, data)
+    keep_only(path)
     return path, sha256
 
 
@@ -75,12 +64,3 @@ def read_checkpoint(directory: Path, run_id: str) -> State | None:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
         return State(run_id=run_id, step=facts["step"], tensors=tensors, values=facts["values"])
     return None
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the rename itself survive a power cut."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
