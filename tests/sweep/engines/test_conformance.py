@@ -3,10 +3,10 @@
 import os
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
+from processes import alive, wait_until_gone
 from rankwise.errors import EngineError
 from rankwise.spec import plain
 from rankwise.sweep.engines.local import LocalEngine
@@ -82,14 +82,6 @@ def drain(engine, jobs, seconds=60.0):
 
 def closing(events):
     return {event.run_id: event for event in events if isinstance(event, CLOSING)}
-
-
-def alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]
 
 
 def test_each_job_starts_once_and_closes_once(make_engine, job):
@@ -264,8 +256,5 @@ def test_nothing_is_left_after_close(make_engine, job):
     pids = [int((one.checkpoint_dir / "calls").read_text()) for one in hanging]
     assert all(alive(pid) for pid in pids)
     engine.close()
-    until = time.monotonic() + 10
-    while any(alive(pid) for pid in pids):  # on Ray the kernel may take a moment
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until_gone(pids)
     engine.close()

@@ -101,6 +101,7 @@ class RayEngine:
         self._remote: Any = None
         self._marker: Path | None = None
         self._tasks: dict[Any, _Task] = {}  # by stream
+        self._dropped: list[Any] = []  # streams of workers that are being killed
         self._events: list[Event] = []
         self._stopping = False
         self._stillborn = 0
@@ -151,11 +152,11 @@ class RayEngine:
         """End every job and wait until its worker is gone; end the Ray that this engine has started."""
         if self._ray is None:
             return
-        streams = [task.stream for task in self._tasks.values()]
         with suppress(Exception):  # a cluster that is gone has nothing left to end
             for task in list(self._tasks.values()):
                 self._drop(task)
-            self._await_end(streams, 5.0)
+            self._await_end(self._dropped, 5.0)
+            self._ray.get(self._bell.ring.remote(), timeout=5.0)
             self._ray.kill(self._bell)
         if self._owns_ray:
             self._ray.shutdown()
@@ -176,7 +177,7 @@ class RayEngine:
 
         self._ray = ray
         name = f"rankwise-bell-{self._session}"
-        forever = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": 100_000}
+        forever = {"max_restarts": -1, "max_concurrency": 100_000}
         self._bell = ray.remote(ray_host.Bell).options(name=name, num_cpus=0, **forever).remote()
         options = {"num_cpus": self._cpus, "num_gpus": self._gpus, "max_retries": 0, "num_returns": "streaming"}
         self._remote = ray.remote(ray_host.host).options(**options)
@@ -211,6 +212,7 @@ class RayEngine:
             raise EngineError(f"{where}: {error}") from None
         finally:
             self._owns_ray = ray.is_initialized()
+            _keep_stdout_clean(ray)
         ip = started.address_info["node_ip_address"]
         if ip != "127.0.0.1":
             ray.shutdown()
@@ -322,6 +324,7 @@ class RayEngine:
     def _drop(self, task: _Task) -> None:
         """Forget a task and have its worker killed, or never started."""
         self._tasks.pop(task.stream, None)
+        self._dropped.append(task.stream)
         self._ray.cancel(task.stream, force=True)
 
     def _await_end(self, streams: list[Any], seconds: float) -> None:
@@ -371,6 +374,11 @@ def _import_ray(*, own: bool) -> Any:
     import ray
 
     return ray
+
+
+def _keep_stdout_clean(ray: Any) -> None:
+    """Ray prints what happens to workers to stdout, which is for results; what matters comes as an event anyway."""
+    ray._private.worker.print_to_stdstream = lambda *_, **__: None
 
 
 @contextmanager

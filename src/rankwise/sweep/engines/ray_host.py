@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,10 @@ class Bell:
         await self._rung.wait()
         return b"rung"
 
+    async def pid(self) -> bytes:
+        """The process the bell hangs in."""
+        return str(os.getpid()).encode()
+
     async def ring(self) -> bytes:
         """Wake everyone who waits, and all who will."""
         self._rung.set()
@@ -50,17 +55,18 @@ class _Seat:
 
     key: tuple[object, ...]
     engine: LocalEngine
-    bell: Any  # ray.ObjectRef
+    bell: str
+    answer: Future[bytes] | None = None
 
     def asked_to_stop(self) -> bool:
-        if self.bell is None or not ray.wait([self.bell], timeout=0)[0]:
-            return False
+        """Never waits: a task that waits for Ray lends its CPU to another, and two runs would share a core."""
         try:
-            ray.get(self.bell)
-        except ray.exceptions.RayError:
-            self.bell = None  # the bell is gone, its driver will use force
+            if self.answer is None:
+                self.answer = ray.get_actor(self.bell).rung.remote().future()
+            return self.answer.done() and self.answer.result() == b"rung"
+        except (ray.exceptions.RayError, ValueError):
+            self.answer = None  # the bell's process died, and Ray makes a new one; or the driver is gone
             return False
-        return True
 
 
 _seat: _Seat | None = None
@@ -101,7 +107,7 @@ def _seat_for(order: dict[str, Any], here: Path) -> _Seat:
         _seat.engine.close()
     entry, memory_limit, grace = limits
     engine = LocalEngine(here / str(os.getpid()), entry=entry, workers=1, memory_limit=memory_limit, grace=grace)
-    _seat = _Seat(key, engine, ray.get_actor(order["bell"]).rung.remote())
+    _seat = _Seat(key, engine, order["bell"])
     return _seat
 
 
