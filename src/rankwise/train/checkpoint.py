@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
@@ -56,11 +56,21 @@ def read_checkpoint(directory: Path, run_id: str) -> State | None:
         if hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
             _log.warning("%s: damaged, its SHA-256 is not the one in its name; not used", path)
             continue
+        state = _parsed(path, run_id)
+        if state is not None:
+            return state
+        _log.warning("%s: not a checkpoint of run %s; not used", path, run_id)
+    return None
+
+
+def _parsed(path: Path, run_id: str) -> State | None:
+    """The state in a file whose bytes are what was written; None if that is not a state of ``run_id``."""
+    try:
         with safe_open(path, framework="pt") as file:
             facts = json.loads((file.metadata() or {}).get("rankwise", "{}"))
             if facts.get("format") != _FORMAT or facts.get("run_id") != run_id:
-                _log.warning("%s: not a checkpoint of run %s; not used", path, run_id)
-                continue
+                return None
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
         return State(run_id=run_id, step=facts["step"], tensors=tensors, values=facts["values"])
-    return None
+    except (SafetensorError, ValueError, KeyError, AttributeError):
+        return None

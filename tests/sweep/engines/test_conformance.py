@@ -183,10 +183,10 @@ def test_stop_returns_what_is_running_and_what_is_waiting(make_engine, job):
 
 
 def test_a_stopped_job_continues_where_it_was(make_engine, job):
-    straight = job("slow", "0", seed=5, steps=300)
+    straight = job("slow", "0", seed=5, steps=1500)
     (expected,) = closing(drain(make_engine(), [straight])).values()
 
-    interrupted = job("slow", "0.002", seed=5, steps=300)
+    interrupted = job("slow", "0.002", seed=5, steps=1500)
     engine = make_engine()
     engine.submit(interrupted)
     while not (interrupted.checkpoint_dir / "state").exists():
@@ -195,7 +195,7 @@ def test_a_stopped_job_continues_where_it_was(make_engine, job):
     until = time.monotonic() + 20
     while not closing(engine.events(0.2)):
         assert time.monotonic() < until
-    assert 0 < int((interrupted.checkpoint_dir / "state").read_text().split()[0]) < 300
+    assert 0 < int((interrupted.checkpoint_dir / "state").read_text().split()[0]) < 1500
     (resumed,) = closing(drain(make_engine(), [interrupted])).values()
     assert resumed.result == expected.result
 
