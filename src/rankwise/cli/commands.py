@@ -22,7 +22,20 @@ def app() -> SubcommandApp:
     from rankwise.cli.sweep import sweep
 
     commands = SubcommandApp()
-    measured = (audit, reduce, need, advise)
-    for command in (demo, reproduce, sweep, status, results, bound, saturate, *measured, models, doctor):
+    for command in (
+        demo,
+        reproduce,
+        sweep,
+        status,
+        results,
+        bound,
+        saturate,
+        need,
+        audit,
+        reduce,
+        advise,
+        models,
+        doctor,
+    ):
         commands.command(command)
     return commands
