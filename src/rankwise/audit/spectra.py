@@ -98,7 +98,8 @@ def forms(
         # singular vectors of the form from its product with each other, which needs no orthonormal basis
         scaled = torch.where(s > 0, 1 / s, 0.0).unsqueeze(-2)
         left_full = (left_rows.mT @ (shared.mT @ vh.mT * scaled)).float()
-        right_full = (right_rows.repeat_interleave(group, dim=0).mT @ (left_core.mT @ u * scaled)).float()
+        onto = (left_core.mT @ u * scaled).unflatten(0, (-1, group))
+        right_full = (right_rows.mT.unsqueeze(1) @ onto).flatten(0, 1).float()
         for head, size in enumerate(energy_rank(singular_values=s, fraction=SUBSPACE_ENERGY).tolist()):
             left_spaces.append(left_full[head, :, :size])
             right_spaces.append(right_full[head, :, :size])
