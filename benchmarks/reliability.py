@@ -35,7 +35,7 @@ Promises that these tests back:
 - No network and no account unless asked for.
 - Every failure is listed with its cause and changes the exit code.
 
-What stays of a killed driver that had started its own Ray: Ray's two agent processes, which notice within about a minute.
+What stays for about a minute of a killed driver that had started its own Ray: Ray's two agent processes.
 """
 
 
