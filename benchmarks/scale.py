@@ -1,7 +1,7 @@
 """docs/scale.md: what a study costs on 8, 64 and 512 workers, from costs and overheads measured here and now.
 
-``python -m benchmarks.scale`` (minutes). Measured: CPU time of training steps of the paper's size, against what the cost
-formulas say; the Ray engine's time a run, the driver's share of it, and the time until a worker has loaded torch.
+``python -m benchmarks.scale`` (minutes). Measured: CPU time of training steps of the paper's size, against what the
+cost formulas say; the Ray engine's time a run, the driver's share of it, and the time until a worker has loaded torch.
 Computed: every run's seconds by those formulas, a longest-first schedule on W workers, and the rates the driver sees.
 """
 
@@ -139,7 +139,7 @@ def page(rate: Rate, overheads: Overheads) -> str:
     lines = [
         "# What a study costs",
         "",
-        "Written by `python -m benchmarks.scale` from what it measured; the machine's numbers, not constants of nature.",
+        "Written by `python -m benchmarks.scale` from what it measured on one machine.",
         "",
         f"Measured (CPU time where others could disturb): {rate.flops / 1e9:.1f} GFLOP/s and "
         f"{rate.call_seconds * 1e6:.1f} us a call in one thread ({rate.source}); the Ray engine needs "
@@ -168,8 +168,8 @@ def page(rate: Rate, overheads: Overheads) -> str:
     lines += [
         f"The driver is the one writer: it can finish at most {1 / most:,.0f} runs a second, so that runs shorter than "
         f"{512 * most:.1f} s would leave some of 512 workers idle. Checkpoints go through it only where workers do not "
-        "share its directory ([cluster.md](cluster.md)). The wall times leave out failures: a lost worker costs at most "
-        "the half minute since its last checkpoint.",
+        "share its directory ([cluster.md](cluster.md)). The wall times leave out failures: a lost worker costs "
+        "at most the half minute since its last checkpoint.",
         "",
     ]
     return "\n".join(lines)
