@@ -18,9 +18,10 @@ from pathlib import Path
 
 from benchmarks import ray_runs
 from rankwise.recipes import figure1
-from rankwise.spec import RunSpec
+from rankwise.spec import RunSpec, SweepSpec
 from rankwise.sweep.cost import Rate, measured_rate, run_seconds
-from rankwise.train.protocols import Cell, paper
+from rankwise.sweep.plan import plan_sweep
+from rankwise.train.protocols import PAPER_SEQUENCES, Cell, paper
 
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
 WORKERS = (8, 64, 512)
@@ -68,14 +69,14 @@ def measure_rate(steps: int = 6) -> Rate:
     rate, ratios = measured_rate(), []
     for heads, rank in CELLS:
         run = paper(Cell(dim=64, points=16, layers=1, heads=heads, rank=rank, sequences=25_600))
-        short = replace(run, optim=replace(run.optim, steps=steps + 2, epoch_steps=10**6, patience=None, warmup=0))
+        short = replace(run, optim=replace(run.optim, steps=steps + 2, epoch_steps=steps + 2, patience=None))
         training = Training(short)
         training.advance()
         began = time.process_time()
         for _ in range(steps):
             training.advance()
         took = (time.process_time() - began) / steps
-        one_step = replace(short, optim=replace(short.optim, steps=1, validation_batches=1, validation_batch=1))
+        one_step = replace(short, optim=replace(short.optim, steps=1, epoch_steps=1, validation_batches=1))
         ratios.append(took / run_seconds(one_step, rate))
     factor = statistics.median(ratios)
     return Rate(flops=rate.flops / factor, call_seconds=rate.call_seconds * factor, source="training steps timed here")
@@ -123,14 +124,19 @@ def estimate(runs: Sequence[RunSpec], copies: int, workers: int, rate: Rate, ove
 
 def studies() -> dict[str, tuple[list[RunSpec], int]]:
     """Name, runs, and how often each is repeated (seeds)."""
-    full = list(figure1.sweep("paper", "paper").expand())
-    short = list(figure1.sweep("paper", "capacity").expand())
-    small = list(figure1.sweep("laptop").expand())
+    twentieth = PAPER_SEQUENCES // 20
+    full = _distinct(figure1.sweep("paper-whole", protocol="paper"))
+    short = _distinct(figure1.sweep("paper-whole", protocol="capacity", sequences=twentieth))
+    small = _distinct(figure1.sweep("laptop"))
     return {
         f"The paper's grid, its protocol ({len(full) * len(SEEDS)} runs of 25.6 million sequences)": (full, len(SEEDS)),
         f"The paper's grid, `capacity` ({len(short) * len(SEEDS)} runs of a twentieth)": (short, len(SEEDS)),
         f"A study of {STUDY_RUNS:,} runs of laptop size (d = 16)": (small, STUDY_RUNS // len(small)),
     }
+
+
+def _distinct(sweep: SweepSpec) -> list[RunSpec]:
+    return [run.spec for run in plan_sweep(sweep).runs]
 
 
 def page(rate: Rate, overheads: Overheads) -> str:
