@@ -1,14 +1,13 @@
 """docs/scale.md: what a study costs on 8, 64 and 512 workers, from costs and overheads measured here and now.
 
-``python -m benchmarks.scale`` (minutes). Measured: CPU time of training steps of the paper's size, against what the
-cost formulas say; the Ray engine's time a run, the driver's share of it, and the time until a worker has loaded torch.
+``python -m benchmarks.scale`` (minutes). Measured: CPU time of training steps, to which the cost formulas are fitted; the
+Ray engine's time a run, the driver's share of it, and the CPU time until a worker has loaded torch.
 Computed: every run's seconds by those formulas, a longest-first schedule on W workers, and the rates the driver sees.
 """
 
 from __future__ import annotations
 
 import heapq
-import statistics
 import subprocess
 import sys
 import time
@@ -16,12 +15,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks import ray_runs
 from rankwise.recipes import figure1
 from rankwise.spec import RunSpec, SweepSpec
-from rankwise.sweep.cost import Rate, measured_rate, run_seconds
+from rankwise.sweep.cost import Rate, run_calls, run_flops, run_seconds
 from rankwise.sweep.plan import plan_sweep
-from rankwise.train.protocols import PAPER_SEQUENCES, Cell, paper
+from rankwise.sweep.progress import duration
+from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity
 
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
 WORKERS = (8, 64, 512)
@@ -29,7 +31,13 @@ SEEDS = range(5)
 STUDY_RUNS = 100_000
 CHECKPOINT_SECONDS = 30.0
 PRICE = 0.04  # dollars a core and hour, an assumption: what clouds ask for a shared core
-CELLS = ((1, 64), (8, 8), (64, 8))
+CELLS = (
+    Cell(dim=16, points=8, layers=1, heads=1, rank=16, sequences=96_000),
+    Cell(dim=16, points=8, layers=3, heads=8, rank=8, sequences=128_000),
+    Cell(dim=64, points=16, layers=1, heads=8, rank=8, sequences=1_280_000),
+    Cell(dim=64, points=16, layers=3, heads=64, rank=8, sequences=1_280_000),
+    Cell(dim=64, points=16, layers=1, heads=64, rank=64, sequences=1_280_000),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,35 +67,39 @@ class Estimate:
         return "the longest run" if self.longest_share > 0.9 else "the workers' cores"
 
 
-def measure_rate(steps: int = 6) -> Rate:
-    """The cost formulas' rate, corrected by the CPU time of real training steps in one thread."""
+def measure_rate(steps: int = 8) -> Rate:
+    """Both rates of the cost formulas, fitted to the CPU time of real steps, small and large, in one thread."""
     import torch
+    from scipy.optimize import nnls
 
     from rankwise.train.loop import Training
 
     torch.set_num_threads(1)
-    rate, ratios = measured_rate(), []
-    for heads, rank in CELLS:
-        run = paper(Cell(dim=64, points=16, layers=1, heads=heads, rank=rank, sequences=25_600))
-        short = replace(run, optim=replace(run.optim, steps=steps + 2, epoch_steps=steps + 2, patience=None))
-        training = Training(short)
+    rows, took = [], []
+    for cell in CELLS:
+        run = capacity(cell)
+        training = Training(run)
         training.advance()
         began = time.process_time()
         for _ in range(steps):
             training.advance()
-        took = (time.process_time() - began) / steps
-        one_step = replace(short, optim=replace(short.optim, steps=1, epoch_steps=1, validation_batches=1))
-        ratios.append(took / run_seconds(one_step, rate))
-    factor = statistics.median(ratios)
-    return Rate(flops=rate.flops / factor, call_seconds=rate.call_seconds * factor, source="training steps timed here")
+        took.append((time.process_time() - began) / steps)
+        one_step = replace(run, optim=replace(run.optim, steps=1, warmup=0, epoch_steps=1, validation_batches=1))
+        without = replace(one_step, optim=replace(one_step.optim, validation_batch=1))
+        rows.append((run_flops(without), run_calls(without)))
+    relative = np.array(rows) / np.array(took)[:, None]
+    (inverse, call), _ = nnls(relative, np.ones(len(took)))
+    errors = ", ".join(f"{100 * (float(fit) - 1):+.0f} %" for fit in relative @ (inverse, call))
+    source = f"fitted to steps of {len(CELLS)} cells, off by {errors}"
+    return Rate(flops=1 / inverse, call_seconds=float(call), source=source)
 
 
 def measure_overheads() -> Overheads:
     """The Ray engine's on runs that do nothing, and a process that loads the training."""
     found = ray_runs.measure()
-    began = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import rankwise.train.loop"], check=True)
-    return Overheads(wall=found.wall, driver=found.driver_cpu, worker_start=time.perf_counter() - began)
+    load = "import time, rankwise.train.loop; print(time.process_time())"
+    loaded = subprocess.run([sys.executable, "-c", load], check=True, capture_output=True, text=True)
+    return Overheads(wall=found.wall, driver=found.driver_cpu, worker_start=float(loaded.stdout))
 
 
 def schedule(seconds: Iterable[float], workers: int) -> float:
@@ -156,20 +168,20 @@ def page(rate: Rate, overheads: Overheads) -> str:
     ]
     for name, (runs, copies) in studies().items():
         core_hours = copies * sum(run_seconds(run, rate) for run in runs) / 3600
-        longest = max(run_seconds(run, rate) for run in runs) / 3600
+        longest = max(run_seconds(run, rate) for run in runs)
         lines += [
             f"## {name}",
             "",
-            f"{core_hours:,.0f} core-hours, about ${core_hours * PRICE:,.0f}; the longest run takes {longest:.2f} h.",
+            f"{core_hours:,.0f} core-hours, about ${core_hours * PRICE:,.0f}; the longest run: {duration(longest)}.",
             "",
             "| workers | wall time | driver busy | checkpoints to the driver | bottleneck |",
             "|---|---|---|---|---|",
         ]
         for workers in WORKERS:
             found = estimate(runs, copies, workers, rate, overheads)
-            wall = f"{found.hours / 24:.1f} days" if found.hours > 72 else f"{found.hours:.1f} h"
-            traffic = f"{found.checkpoints:.2g} MB/s" if found.checkpoints >= 0.01 else "under 0.01 MB/s"
-            lines.append(f"| {workers} | {wall} | {100 * found.driver_share:.2g} % | {traffic} | {found.bottleneck} |")
+            busy = f"{found.driver_share:.1%}" if found.driver_share >= 0.001 else "under 0.1%"
+            wall, traffic = duration(3600 * found.hours), f"{found.checkpoints:.1f} MB/s"
+            lines.append(f"| {workers} | {wall} | {busy} | {traffic} | {found.bottleneck} |")
         lines.append("")
     lines += [
         f"The driver is the one writer: it can finish at most {1 / most:,.0f} runs a second, so that runs shorter than "
