@@ -7,11 +7,12 @@ refused, and so is a checkpoint that leaves a weight at its random initial value
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import reprlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any, Literal
 
@@ -135,14 +136,15 @@ def _as_user_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No progress bars and no remarks of transformers; its settings are put back."""
+    """No progress bars and no remarks of transformers (some go straight to stderr); its settings are put back."""
     from transformers.utils import logging
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield
+        with redirect_stderr(io.StringIO()):
+            yield
     finally:
         logging.set_verbosity(verbosity)
         if bars:
