@@ -48,7 +48,7 @@ def load_pretrained(path: Path) -> tuple[Any, Any, Objective]:
         source = path
     with _quiet(), _as_user_errors(path):
         config = transformers.AutoConfig.from_pretrained(source, **options)
-        objective = _objective(config)
+        objective = _objective(config, gguf=path.suffix == ".gguf")
         auto = {
             "causal": transformers.AutoModelForCausalLM,
             "masked": transformers.AutoModelForMaskedLM,
@@ -102,10 +102,10 @@ def _require_weights(path: Path) -> None:
                 )
 
 
-def _objective(config: Any) -> Objective:
+def _objective(config: Any, *, gguf: bool) -> Objective:
     names = config.architectures or []
-    if getattr(config, "quantization_config", None) is not None and not names:
-        return "causal"  # GGUF files hold language models and do not name the class
+    if gguf and not names:
+        return "causal"  # such files hold language models and do not name the class
     for name in names:
         for ending, objective in _OBJECTIVES:
             if name.endswith(ending):
