@@ -23,6 +23,7 @@ def reproduce(
     protocol: str | None = None,
     sequences: int | None = None,
     pieces: tuple[int, ...] = (),
+    vectors: Path | None = None,
     out: Path = Path("figures"),
     store: Path = Path("runs"),
     workers: int | None = None,
@@ -42,6 +43,7 @@ def reproduce(
         protocol: How to train: capacity (the best we know, the default) or paper (the authors' recipe to the letter).
         sequences: Training examples of every run, instead of the preset's.
         pieces: Train only these parts of the preset, counted from 1 in the order that its recipe lists.
+        vectors: A .npy or .safetensors file whose rows are points too (anisotropic).
         out: Directory the files are written to.
         store: Directory that keeps results and checkpoints of what is trained.
         workers: How many runs at a time; one for every core if not given.
@@ -59,8 +61,10 @@ def reproduce(
         from rankwise.recipes.trained import train_sweep
 
         recipe = find_trained_recipe(figure)
-        given = {"seeds": seeds, "protocol": protocol, "sequences": sequences, "pieces": pieces or None}
-        sweep = sweep_of(figure, preset, {name: value for name, value in given.items() if value is not None})
+        options = {"seeds": seeds, "protocol": protocol, "sequences": sequences, "pieces": pieces or None}
+        options |= {"vectors": vectors}
+        given = {name: value for name, value in options.items() if value is not None}
+        sweep = sweep_of(figure, preset, given)
         if dry_run:
             from rankwise.cli.dry_run import show_plan
             from rankwise.sweep.plan import plan_sweep
