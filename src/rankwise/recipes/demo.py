@@ -39,7 +39,7 @@ def draw(trade_off: Sequence[figure1.Point], setting: Sequence[theorem.Point]) -
     grid = figure1.PRESETS["demo"]
     levels = trivial_errors(grid.dim, grid.points)
     depths = sorted({point.layers for point in trade_off})
-    figure = new_figure(4.3 * (len(depths) + 1), 4.0)
+    figure = new_figure(4.3 * (len(depths) + 1), 4.8)
     panels = figure.subplots(1, len(depths) + 1)
     for axes, layers in zip(panels, depths, strict=False):
         figure1.draw_panel(axes, [point for point in trade_off if point.layers == layers], levels)
