@@ -205,6 +205,7 @@ def draw(lines: dict[str, dict[int, Mean]], title: str) -> Figure:
         draw_levels(axes, {"half the linear error": _LEVEL})
         ticks = [2.0**power for power in (range(-4, 4) if effective else range(-4, 1))]
         rank_axes(axes, ticks, "", "rank / $d_{eff}$" if effective else "rank / d")
+        axes.set_xticks(ticks, [f"{tick:g}" if tick >= 1 else f"1/{1 / tick:g}" for tick in ticks])
         axes.axvline(1, color="0.7", linewidth=0.8, linestyle=":")
     panels[0].set_title("against the dimension")
     panels[1].set_title("against the intrinsic dimension")

@@ -141,10 +141,9 @@ def reading(lines: dict[float, dict[int, Mean]], dim: int) -> str:
     """For every bias, the share of the linear error that remains at half rank, at d, and at d + 1."""
     said = []
     for bias, line in lines.items():
-        parts = [
-            f"rank {rank}: {_relative(line[rank]):.2g}" for rank in (dim // 2, dim - 1, dim, dim + 1) if rank in line
-        ]
-        said.append(f"Bias {bias:g}: of the best linear error remain, {', '.join(parts)}.")
+        telling = [rank for rank in (dim // 2, dim - 1, dim, dim + 1) if rank in line]
+        parts = ", ".join(f"{_relative(line[rank]):.2g} at rank {rank}" for rank in telling)
+        said.append(f"Bias {bias:g}: of the best linear predictor's error there remains {parts}.")
     return "\n".join(said)
 
 

@@ -27,7 +27,7 @@ from rankwise.train.protocols import Cell
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-KEYS = ()
+KEYS: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

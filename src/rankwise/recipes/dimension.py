@@ -26,7 +26,7 @@ from rankwise.train.protocols import Cell
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-KEYS = ()
+KEYS: tuple[str, ...] = ()
 _LAYERS = 2
 
 

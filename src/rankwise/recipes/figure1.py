@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+KEYS: tuple[str, ...] = ()
 EXPONENTS = (1.0, 1.5, 2.0)
 _STYLES: dict[str, dict[str, Any]] = {
     "capacity": {},

@@ -71,11 +71,12 @@ class TrainedRecipe(Protocol):
     """A module of this room whose figure is trained.
 
     ``rows`` makes rows of trained runs, measuring their weights where the figure needs it; ``present`` draws rows into
-    ``stem``.png and ``stem``.svg.
+    ``stem``.png and ``stem``.svg. ``KEYS`` are the columns of its own that tell rows of one shape apart.
     """
 
     __doc__: str
     PRESETS: Mapping[str, Any]
+    KEYS: Sequence[str]
 
     def sweep(self, preset: str, **options: Any) -> SweepSpec: ...
 

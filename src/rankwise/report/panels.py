@@ -28,7 +28,7 @@ class Series:
     y: Sequence[float]
     spread: Sequence[float] = ()
     style: dict[str, Any] | None = None
-    published: Mapping[float, float] | None = None
+    published: Mapping[int, float] | None = None
 
 
 _PUBLISHED: dict[str, Any] = {"linestyle": "--", "linewidth": 0.9, "marker": "x", "markersize": 4, "alpha": 0.75}

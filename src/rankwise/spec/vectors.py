@@ -15,8 +15,8 @@ from rankwise.spec.fields import settle
 class VectorFile:
     """Vectors to draw points from: the rows of the matrix in a ``.npy`` or ``.safetensors`` file.
 
-    Which bytes those are is part of a run's identity (``sha256``), where they lie is not: a moved file is the same data,
-    a changed one is other data and refused. ``tensor`` chooses one of several matrices of a safetensors file.
+    Which bytes those are is part of a run's identity (``sha256``), where they lie is not: a moved file is the same
+    data, a changed one is other data and refused. ``tensor`` chooses one of several matrices of a safetensors file.
     """
 
     sha256: str

@@ -35,7 +35,7 @@ def _checked_vectors(path: str, sha256: str, tensor: str | None) -> Float[Tensor
 
 
 def read_vectors(path: Path, tensor: str | None = None) -> Float[Tensor, "M D"]:
-    """The matrix [M, D] of a ``.npy`` file, or the only one (or the one named ``tensor``) of a ``.safetensors`` file."""
+    """The matrix [M, D] of a ``.npy`` file, or the only one (the one named ``tensor``) of a ``.safetensors`` one."""
     if path.suffix == ".npy":
         if tensor is not None:
             raise InvalidInputError(f"tensor: expected none for {path.name}, which holds one matrix, got {tensor!r}")
@@ -58,9 +58,7 @@ def _read_npy(path: Path) -> Tensor:
     except OSError as error:
         raise InvalidInputError(f"{path}: expected a readable file of vectors, got: {error.strerror}") from None
     except (ValueError, EOFError) as error:
-        raise InvalidInputError(
-            f"{path}: expected a .npy file of numbers (pickles are refused), got: {error}"
-        ) from None
+        raise InvalidInputError(f"{path}: expected a .npy file of numbers, no pickle, got: {error}") from None
     if array.dtype.kind not in "fiu":
         raise InvalidInputError(f"{path}: expected real numbers, got {array.dtype}")
     return torch.from_numpy(array if array.dtype == np.float64 else array.astype(np.float32))
