@@ -12,6 +12,7 @@ from rankwise.cli.output import console, print_json
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.recipes.registry import FIGURES, TRAINED, find_recipe, find_trained_recipe, sweep_of
 from rankwise.report.figures import new_figure
+from rankwise.sweep.engines.where import Where
 
 
 def reproduce(
@@ -32,6 +33,7 @@ def reproduce(
     retry: bool = False,
     dry_run: bool = False,
     json: bool = False,
+    where: tyro.conf.OmitArgPrefixes[Where] = Where(),  # noqa: B008 (frozen)
 ) -> None:
     """A figure of the papers or of this project, computed here and now: numbers, PNG, SVG and JSON or CSV.
 
@@ -54,12 +56,16 @@ def reproduce(
         retry: Also train again what failed, timed out or ran out of memory before.
         dry_run: Show the runs, their parameters and the estimated time; compute and write nothing.
         json: Print the table as one JSON object; progress goes to stderr in any case.
+        where: Where the runs of a trained figure are executed.
     """
     from rich.console import Console
 
     progress = Console(stderr=True, highlight=False)
     if workers is not None:
         require_int("--workers", workers, minimum=1)
+    where.check()
+    options: dict[str, object] = {"protocol": protocol, "sequences": sequences, "seeds": seeds, "vectors": vectors}
+    given = {name: value for name, value in (options | {"pieces": pieces or None}).items() if value is not None}
     if figure in TRAINED:
         from rankwise.recipes.kept import keep as keep_results
         from rankwise.recipes.kept import provenance
@@ -67,8 +73,6 @@ def reproduce(
         from rankwise.recipes.trained import train_sweep, trained_runs
 
         recipe = find_trained_recipe(figure)
-        options: dict[str, object] = {"protocol": protocol, "sequences": sequences, "seeds": seeds, "vectors": vectors}
-        given = {name: value for name, value in (options | {"pieces": pieces or None}).items() if value is not None}
         sweep = sweep_of(figure, preset, given)
         if dry_run:
             from rankwise.cli.dry_run import show_plan
@@ -78,7 +82,7 @@ def reproduce(
             return
         new_figure(1, 1)  # a missing extra is better noticed before training
         if train:
-            runs = train_sweep(sweep, store, workers=workers, retry=retry)
+            runs = train_sweep(sweep, store, where=where, workers=workers, retry=retry)
         else:
             runs = trained_runs(sweep, store)
             progress.print(f"{len(runs)} of {sweep.size()} runs are in {store}", style="dim", markup=False)
@@ -92,10 +96,9 @@ def reproduce(
             done = keep_results(figure, preset, recipe, sweep, rows, keep, provenance(figure, preset, given, keep))
     else:
         closed_form = find_recipe(figure)
-        if dry_run:
-            raise InvalidInputError(
-                f"--dry-run: expected a figure that is trained ({', '.join(TRAINED)}), got {figure}"
-            )
+        flags = {"dry-run": dry_run, "keep": keep is not None, "no-train": not train, **dict.fromkeys(given, True)}
+        for flag in (flag for flag, used in flags.items() if used):
+            raise InvalidInputError(f"--{flag}: expected a figure that is trained ({', '.join(TRAINED)}), got {figure}")
         done = closed_form.reproduce(preset, out, lambda line: progress.print(line, style="dim", markup=False))
     files = [str(path) for path in done.files]
     if json:
