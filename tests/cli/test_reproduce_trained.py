@@ -103,5 +103,5 @@ def test_results_are_kept_and_drawn_again_without_training(small, tmp_path, caps
     assert {path.name: path.read_bytes() for path in (tmp_path / "results").iterdir()} == kept
     assert main(["reproduce", "figure1", *place, "--no-train", "--seeds", "2"]) == 0
     assert "6 of 12 runs are in" in capsys.readouterr().err
-    assert main(["reproduce", "figure1", *place, "--no-train", "--sequences", "128"]) == 2
+    assert main(["reproduce", "figure1", *place, "--no-train", "--sequences", "1280"]) == 2
     assert "--no-train: expected runs of figure1 (smoke)" in capsys.readouterr().err

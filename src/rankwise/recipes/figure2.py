@@ -12,6 +12,7 @@ I. The paper draws K Q^T alone, its scale divided by sqrt(d) once more, and publ
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +113,7 @@ def angle_and_scale(matrix: Tensor, sign: int) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Learned:
-    """The heads of all runs with the same number of heads: means, and the extremes of the angles."""
+    """The heads of all runs with the same number of heads: means (of scales the median), and the extremes of the angles."""
 
     heads: int
     count: int
@@ -138,7 +139,7 @@ def learned(rows: Sequence[ResultRow]) -> list[Learned]:
                 qk_angle=_mean(angles),
                 least_angle=min(angles),
                 largest_angle=max(angles),
-                qk_scale=_mean([float(row.extra["qk_scale"]) for row in own]),
+                qk_scale=statistics.median(float(row.extra["qk_scale"]) for row in own),
                 ov_angle=_mean([float(row.extra["ov_angle"]) for row in own]),
             )
         )
@@ -153,7 +154,7 @@ def reading(found: Sequence[Learned]) -> str:
     """One sentence for every number of heads."""
     return "\n".join(
         f"{one.heads} head{'s' * (one.heads > 1)}: {one.qk_angle:.1f} degrees from -I on average (from "
-        f"{one.least_angle:.1f} to {one.largest_angle:.1f}; random matrices: 90), scale {one.qk_scale:.3g}."
+        f"{one.least_angle:.1f} to {one.largest_angle:.1f}; random matrices: 90), median scale {one.qk_scale:.3g}."
         for one in found
     )
 
@@ -189,7 +190,16 @@ def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     with house_style():
         figure = draw(rows, f"Full-rank heads, farthest of {settings.points} points in {settings.dim} dimensions")
     return Reproduced(
-        columns=("heads", "heads seen", "error", "angle to -I", "least", "largest", "scale", "values: angle to I"),
+        columns=(
+            "heads",
+            "heads seen",
+            "error",
+            "angle to -I",
+            "least",
+            "largest",
+            "median scale",
+            "values: angle to I",
+        ),
         rows=tuple(
             (
                 *(one.heads, one.count, one.error, one.qk_angle, one.least_angle, one.largest_angle),

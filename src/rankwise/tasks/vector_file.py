@@ -57,7 +57,7 @@ def _read_npy(path: Path) -> Tensor:
         array = np.load(path, allow_pickle=False)
     except OSError as error:
         raise InvalidInputError(f"{path}: expected a readable file of vectors, got: {error.strerror}") from None
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, MemoryError) as error:
         raise InvalidInputError(f"{path}: expected a .npy file of numbers, no pickle, got: {error}") from None
     if array.dtype.kind not in "fiu":
         raise InvalidInputError(f"{path}: expected real numbers, got {array.dtype}")
