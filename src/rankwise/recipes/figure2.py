@@ -113,7 +113,7 @@ def angle_and_scale(matrix: Tensor, sign: int) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Learned:
-    """The heads of all runs with the same number of heads: means (of scales the median), and the extremes of the angles."""
+    """All heads of runs with one number of heads: means (of scales the median), and the extremes of the angles."""
 
     heads: int
     count: int

@@ -91,7 +91,7 @@ def readme_part(figure: str, preset: str, done: Reproduced, rows: Sequence[Resul
         f"## {figure}, {preset}\n\n"
         f"![{figure}, preset {preset}]({figure}-{preset}.png)\n\n"
         f"- command: `{provenance.command}`\n"
-        f"- commit when it was measured and drawn: {provenance.commit} (training is fixed by the run ids in the table)\n"
+        f"- commit when it was measured and drawn: {provenance.commit} (the run ids in the table fix the training)\n"
         f"- machine: {provenance.machine}\n"
         f"- time: {duration(sum(row.seconds for row in runs))} of training, one core a run; {len(runs)} runs, "
         f"{seeds} seed{'s' * (seeds > 1)}\n"
