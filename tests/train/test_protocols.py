@@ -78,3 +78,20 @@ def test_capacity_starts_at_the_length_of_the_targets():
     model = Training(run).model
     lengths = model(torch.nn.functional.normalize(torch.randn(4, 8, 16), dim=-1)).norm(dim=-1)
     torch.testing.assert_close(lengths, torch.ones(4, 8), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize(("heads", "rank"), [(1, 16), (2, 8), (32, 8)])
+def test_capacity_is_better_than_chance_before_it_is_trained(layers, heads, rank):
+    run = capacity(cell(dim=16, points=8, layers=layers, heads=heads, rank=rank, sequences=64_000))
+    outputs = Training(vary(run, {"optim.validation_batches": 1})).model
+    points = torch.nn.functional.normalize(torch.randn(256, 8, 16, generator=torch.Generator().manual_seed(0)), dim=-1)
+    farthest = points.gather(1, (points @ points.mT).argmin(-1)[..., None].expand(-1, -1, 16))
+    with torch.no_grad():
+        predicted = outputs(points)
+    assert torch.nn.functional.cosine_similarity(predicted, farthest, dim=-1).mean() > 0.2
+
+
+def test_capacity_says_that_its_heads_start_near_the_answer():
+    assert capacity(cell()).model.head_init == "farthest"
+    assert paper(cell()).model.head_init is None

@@ -6,6 +6,7 @@ A protocol is a function from a cell to a complete ``RunSpec``; a variant calls 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.spec import LrMultipliers, ModelSpec, OptimSpec, RunSpec, TaskSpec
@@ -88,14 +89,20 @@ def capacity(cell: Cell) -> RunSpec:
     Inside the fence: same dim, points, layers, heads and rank, no positions, feed-forward at most the paper's 2048.
     What differs from ``paper``, found by measurement (LOG.md has the numbers and what failed):
 
+    - The last layer's heads start as searches for the farthest point in a random subspace (``nn.head_starts``), not at
+      random. The start knows the task; for full rank it is the answer up to temperature and training only sharpens
+      it. An error below is what such heads can do; it says nothing of finding them from nothing.
     - RMSNorm with a gain a coordinate; the last one starts at the length of the targets.
-    - One learned temperature a head, with 50 times the learning rate: an exact head needs scores of hundreds.
-    - The last W_O starts 8 times larger: behind a post-norm the residual x_i is an error of about 1/gain^2.
-    - One layer has no feed-forward: it acts after the choice is made, and only slows the optimiser. Deeper models have
-      one of 4 dim, with a tenth of the learning rate; all branches but the last attention start at 0.
-    - Learning rate .16/dim, at most .01, with linear decay to 0 after a short warm-up.
+    - One learned temperature a head, with a much larger learning rate: an exact head needs scores of hundreds.
+    - Linear decay to 0 after a short warm-up.
+
+    The rest depends on the cell: see ``_full_rank``, ``_low_rank`` and ``_low_rank_deep``.
     """
     steps = max(1, cell.sequences // _batch(cell))
+    if cell.rank >= cell.dim:
+        setting = _full_rank(cell)
+    else:
+        setting = _low_rank(cell) if cell.layers == 1 else _low_rank_deep(cell)
     return RunSpec(
         protocol="capacity",
         seed=cell.seed,
@@ -106,14 +113,13 @@ def capacity(cell: Cell) -> RunSpec:
             heads=cell.heads,
             rank=cell.rank,
             temperature="learned",
-            feedforward=0 if cell.layers == 1 else min(4 * cell.dim, 2048),
-            output_gain=8.0,
-            branch_gain=0.0,
+            head_init="farthest",
             final_gain=cell.dim**-0.5,
+            **setting.model,
         ),
         optim=OptimSpec(
-            lr=min(0.01, 0.16 / cell.dim),
-            lr_multipliers=LrMultipliers(temperature=50.0, feedforward=0.1),
+            lr=setting.lr,
+            lr_multipliers=setting.multipliers,
             steps=steps,
             batch=_batch(cell),
             schedule="linear",
@@ -121,6 +127,51 @@ def capacity(cell: Cell) -> RunSpec:
             epoch_steps=max(1, min(_EPOCH, steps)) if steps < 1000 else max(_EPOCH, steps // 20),
         ),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Setting:
+    """What ``capacity`` chooses by cell."""
+
+    model: dict[str, Any]
+    lr: float
+    multipliers: LrMultipliers
+
+
+def _full_rank(cell: Cell) -> _Setting:
+    """The answer is one sharp choice: every other branch starts at 0 and stays slow; a small learning rate keeps the
+    noise of the steps out of the scores. W_O starts much larger: behind the post-norm the residual x_i is
+    an error of about 1/gain^2. One layer has no feed-forward: it would act after the choice is made.
+    The formulas pass through what was measured at dim 16 and 64."""
+    feedforward = 0 if cell.layers == 1 else _feedforward(cell)
+    return _Setting(
+        model={"feedforward": feedforward, "output_gain": 8 * cell.dim**0.5, "branch_gain": 0.0},
+        lr=min(0.003, 1.2 / cell.dim**2),
+        multipliers=LrMultipliers(temperature=3.125 * cell.dim, feedforward=0.1),
+    )
+
+
+def _low_rank(cell: Cell) -> _Setting:
+    """The best output is a mean over candidates, corrected by how well the candidates' inner product with x_i fits a
+    farthest point: that is work for a feed-forward at full learning rate, and pre-norm shows it both."""
+    return _Setting(
+        model={"feedforward": _feedforward(cell), "norm_place": "pre"},
+        lr=min(0.005, 0.16 / cell.dim),
+        multipliers=LrMultipliers(temperature=50.0),
+    )
+
+
+def _low_rank_deep(cell: Cell) -> _Setting:
+    """As much freedom as one layer's start leaves: all branches but the last attention start at 0."""
+    return _Setting(
+        model={"feedforward": _feedforward(cell), "output_gain": 8.0, "branch_gain": 0.0},
+        lr=min(0.01, 0.16 / cell.dim),
+        multipliers=LrMultipliers(temperature=50.0, feedforward=0.1),
+    )
+
+
+def _feedforward(cell: Cell) -> int:
+    return min(4 * cell.dim, 2048)
 
 
 def _batch(cell: Cell) -> int:
