@@ -35,6 +35,7 @@ class RunResult:
     curve: Curve
     versions: Mapping[str, str]
     threads: int
+    device: str
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
