@@ -33,9 +33,16 @@ FIGURES = {
     "laws": "rankwise.recipes.closed_form.laws",
     "random-weights": "rankwise.recipes.closed_form.random_weights",
     "figure1": "rankwise.recipes.figure1",
+    "figure2": "rankwise.recipes.figure2",
+    "figure3": "rankwise.recipes.figure3",
+    "figure4": "rankwise.recipes.figure4",
+    "dimension": "rankwise.recipes.dimension",
+    "cliff": "rankwise.recipes.cliff",
+    "biased": "rankwise.recipes.biased",
+    "anisotropic": "rankwise.recipes.anisotropic",
     "theorem": "rankwise.recipes.theorem",
 }
-TRAINED = ("figure1", "theorem")
+TRAINED = ("figure1", "figure2", "figure3", "figure4", "dimension", "cliff", "biased", "anisotropic", "theorem")
 
 Say = Callable[[str], None]
 _Settings = TypeVar("_Settings")
@@ -64,11 +71,12 @@ class TrainedRecipe(Protocol):
     """A module of this room whose figure is trained.
 
     ``rows`` makes rows of trained runs, measuring their weights where the figure needs it; ``present`` draws rows into
-    ``stem``.png and ``stem``.svg.
+    ``stem``.png and ``stem``.svg. ``KEYS`` are the columns of its own that tell rows of one shape apart.
     """
 
     __doc__: str
     PRESETS: Mapping[str, Any]
+    KEYS: Sequence[str]
 
     def sweep(self, preset: str, **options: Any) -> SweepSpec: ...
 

@@ -9,6 +9,7 @@ from rankwise.spec.read import from_plain, parse_json, parse_toml, read_spec
 from rankwise.spec.run import RunSpec
 from rankwise.spec.sweep import Axis, SweepSpec, vary
 from rankwise.spec.task import TaskSpec
+from rankwise.spec.vectors import VectorFile
 from rankwise.spec.write import to_json, to_toml
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "RunSpec",
     "SweepSpec",
     "TaskSpec",
+    "VectorFile",
     "canonical_json",
     "derived_seed",
     "from_plain",
