@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from tiny_models import tiny_model
 
 from rankwise.audit.need import NeedSettings, measure_need
 from rankwise.audit.need_model import measure_model_need
 from rankwise.audit.running import running_from
+from tiny_models import tiny_model
 
 SETTINGS = NeedSettings(steps=2, questions=1000)
 TOKENS = torch.randint(0, 50, (12, 20), generator=torch.Generator().manual_seed(0))
