@@ -35,3 +35,24 @@ def test_json_is_strict_and_needs_no_torch():
 def test_a_mistake_exits_2(capsys):
     assert main(["advise"]) == 2
     assert "expected a model" in capsys.readouterr().err
+
+
+def test_an_audit_gives_shape_mask_and_what_the_weights_hold(capsys, tmp_path):
+    from tiny_models import tiny_model
+
+    tiny_model("bert").save_pretrained(tmp_path / "model")
+    report = tmp_path / "audit.json"
+    assert main(["audit", str(tmp_path / "model"), "-o", str(report)]) == 0
+    capsys.readouterr()
+    assert main(["advise", "--audit", str(report), "--context", "64", "--json"]) == 0
+    read = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert (read["model"]["dim"], read["model"]["heads"], read["model"]["rank"]) == (40, 5, 8)
+    assert read["use"]["mask"] == "full"
+    assert read["audit"]["heads"] == 2 * 5
+    # random weights hold what random weights hold: no reduction is suggested
+    assert not any("rankwise reduce" in one["what"] for one in read["suggestions"])
+    (tmp_path / "config.json").write_text(
+        json.dumps({"hidden_size": 40, "num_attention_heads": 4, "num_hidden_layers": 2})
+    )
+    assert main(["advise", "--audit", str(report), "--config", str(tmp_path)]) == 2
+    assert "heads: the config says 4, the audited weights 5" in capsys.readouterr().err
