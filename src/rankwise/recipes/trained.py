@@ -65,8 +65,8 @@ def write_csv(figure: str, runs: Sequence[TrainedRun], path: Path) -> Path:
         writer.writerow(_CSV_COLUMNS)
         for trained in runs:
             run, model = trained.run, trained.run.model
-            shape = (model.dim, run.task.points, model.layers, model.heads, model.rank, run.seed)
+            shape = (model.dim, run.task.tokens, model.layers, model.heads, model.rank, run.seed)
             reached = (trained.sequences, trained.error, trained.error_se, trained.train_min)
-            cost = (model.parameters(), round(trained.seconds, 3))
+            cost = (run.parameters(), round(trained.seconds, 3))
             writer.writerow((figure, run.protocol, *shape, *reached, *cost, run.id))
     return path
