@@ -50,15 +50,15 @@ class InContext:
         """Fresh prompts of the whole problem."""
         return [self.sample(size, generator, dtype=dtype) for _ in range(batches)]
 
-    def loss(self, prediction: Float[Tensor, "B N O"], batch: TokenBatch) -> Float[Tensor, " B"]:
+    def loss(self, prediction: Float[Tensor, "*shape"], batch: TokenBatch) -> Float[Tensor, " B"]:
         """The error itself."""
         return self.error(prediction, batch)
 
-    def error(self, prediction: Float[Tensor, "B N O"], batch: TokenBatch) -> Float[Tensor, " B"]:
+    def error(self, prediction: Float[Tensor, "*shape"], batch: TokenBatch) -> Float[Tensor, " B"]:
         """Mean over the prompt of (prediction - f(x_k))^2, over the variance of f."""
         return self._squared(prediction, batch).mean(dim=1)
 
-    def details(self, prediction: Float[Tensor, "B N O"], batch: TokenBatch) -> dict[str, Float[Tensor, "B P"]]:
+    def details(self, prediction: Float[Tensor, "*shape"], batch: TokenBatch) -> dict[str, Float[Tensor, "B P"]]:
         """The error after 0, 1, ..., P - 1 examples."""
         return {"by_examples": self._squared(prediction, batch)}
 

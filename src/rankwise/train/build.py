@@ -10,17 +10,31 @@ from torch import nn
 from rankwise.nn.generalized import AdditiveScore, GeneralizedHeads
 from rankwise.nn.tokens import TokenModel
 from rankwise.nn.transformer import Transformer
-from rankwise.spec import AnyTaskSpec, InContextSpec, ModelSpec, RunSpec, TaskSpec, TokenInterface, derived_seed
+from rankwise.spec import (
+    AnyTaskSpec,
+    ImagesSpec,
+    InContextSpec,
+    MatchSpec,
+    ModelSpec,
+    RunSpec,
+    TaskSpec,
+    TextSpec,
+    TokenInterface,
+    derived_seed,
+)
 from rankwise.tasks import (
     BiasedNearestNeighbor,
     FarthestNeighbor,
+    ImagePatches,
     InContext,
+    Match,
     NearestNeighbor,
     NeighborTask,
     Orthogonal,
     PointLaw,
     PowerLaw,
     Task,
+    Text,
     Uniform,
 )
 
@@ -29,9 +43,16 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.
 
 def build_task(spec: AnyTaskSpec) -> Task[Any]:
     """The task that ``spec`` describes; data that a path names is read now, and refused now."""
+    if isinstance(spec, TaskSpec):
+        return build_neighbors(spec)
     if isinstance(spec, InContextSpec):
         return InContext(spec)
-    return build_neighbors(spec)
+    if isinstance(spec, MatchSpec):
+        return Match(spec)
+    if isinstance(spec, TextSpec):
+        return Text(spec)
+    assert isinstance(spec, ImagesSpec)
+    return ImagePatches(spec)
 
 
 def build_neighbors(spec: TaskSpec) -> NeighborTask:
