@@ -13,9 +13,12 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from statistics import median
 
 SHAPES = [(1, 64), (64, 8), (64, 64)]
 BATCH, POINTS, DIM, FEEDFORWARD = 256, 16, 64, 2048
+ROUNDS = 15
 
 
 def operations_per_sequence(heads: int, rank: int) -> int:
@@ -23,21 +26,8 @@ def operations_per_sequence(heads: int, rank: int) -> int:
     return 3 * 2 * POINTS * (projections + attention + 2 * DIM * FEEDFORWARD)
 
 
-def peak(seconds: float) -> float:
-    """Operations a second of plain products in this process."""
-    import torch
-
-    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
-    done, start = 0, time.perf_counter()
-    while time.perf_counter() - start < seconds:
-        for _ in range(4):
-            a @ b
-        done += 4
-    return done * 2 * 1024**3 / (time.perf_counter() - start)
-
-
-def sequences_per_second(heads: int, rank: int, seconds: float) -> float:
-    """Whole steps: fresh data, forward, backward, AdamW."""
+def training_step(heads: int, rank: int) -> Callable[[], None]:
+    """One whole step: fresh data, forward, backward, AdamW."""
     import torch
 
     from rankwise.nn import Transformer
@@ -57,31 +47,38 @@ def sequences_per_second(heads: int, rank: int, seconds: float) -> float:
         task.error(model(batch.points), batch).mean().backward()
         optimizer.step()
 
-    step()
-    step()
+    return step
+
+
+def per_second(work: Callable[[], object], seconds: float) -> float:
     done, start = 0, time.perf_counter()
     while time.perf_counter() - start < seconds:
-        step()
+        work()
         done += 1
-    return done * BATCH / (time.perf_counter() - start)
+    return done / (time.perf_counter() - start)
 
 
 def worker(seconds: float) -> None:
-    """Peak and speeds of one process, in turns so that all processes measure the same thing at the same time."""
+    """Peak and speeds of one process in short turns, so that a noisy neighbour slows a step and the peak alike."""
     import torch
 
     from rankwise.train.memory import keep_freed_memory
 
     torch.set_num_threads(1)
     keep_freed_memory()
+    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    steps = [training_step(*shape) for shape in SHAPES]
+    for step in steps:
+        step()
     rounds = []
-    for _ in range(3):
-        peaks = peak(seconds / 4)
-        rounds.append({"peak": peaks, "speed": [sequences_per_second(*shape, seconds / 4) for shape in SHAPES]})
+    for _ in range(ROUNDS):
+        turn = seconds / ROUNDS / (len(SHAPES) + 1)
+        peak = per_second(lambda: a @ b, turn) * 2 * 1024**3
+        rounds.append({"peak": peak, "speed": [per_second(step, turn) * BATCH for step in steps]})
     print(json.dumps(rounds))
 
 
-def main(seconds: float = 12.0) -> None:
+def main(seconds: float = 60.0) -> None:
     """Start one process a core and print one table."""
     from rich.console import Console
     from rich.table import Table
@@ -91,15 +88,14 @@ def main(seconds: float = 12.0) -> None:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(cores)]
     results = [json.loads(process.communicate()[0]) for process in workers]
-    # The median over rounds of the sum over processes.
-    middle = len(results[0]) // 2
-    peak_total = sorted(sum(r[i]["peak"] for r in results) for i in range(len(results[0])))[middle]
-    table = Table("heads", "rank", "sequences / s", "share of peak", title=f"peak {peak_total / 1e9:.0f} GFLOP/s")
+    # Medians over rounds of the sum over processes.
+    rounds = list(zip(*results, strict=True))
+    peaks = [sum(one["peak"] for one in processes) for processes in rounds]
+    table = Table("heads", "rank", "sequences / s", "share of peak", title=f"peak {median(peaks) / 1e9:.0f} GFLOP/s")
     for index, (heads, rank) in enumerate(SHAPES):
-        totals = [(sum(r[i]["speed"][index] for r in results), sum(r[i]["peak"] for r in results)) for i in range(3)]
-        shares = sorted(speed * operations_per_sequence(heads, rank) / top for speed, top in totals)
-        speeds = sorted(speed for speed, _ in totals)
-        table.add_row(str(heads), str(rank), f"{speeds[middle]:.0f}", f"{shares[middle]:.2f}")
+        speeds = [sum(one["speed"][index] for one in processes) for processes in rounds]
+        shares = [speed * operations_per_sequence(heads, rank) / top for speed, top in zip(speeds, peaks, strict=True)]
+        table.add_row(str(heads), str(rank), f"{median(speeds):.0f}", f"{median(shares):.2f}")
     Console().print(table)
 
 

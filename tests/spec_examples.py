@@ -127,4 +127,5 @@ def sweeps(draw):
             }
         ),
     ]
-    return SweepSpec(name=name, base=draw(runs()), axes=draw(st.permutations(axes)))
+    order = draw(st.sampled_from([None, "listed"]))
+    return SweepSpec(name=name, base=draw(runs()), axes=draw(st.permutations(axes)), order=order)

@@ -10,7 +10,7 @@ from rankwise.recipes import figure1, theorem
 @pytest.fixture
 def small(monkeypatch):
     """The demo's own path through workers, store and figure, with a few steps a run."""
-    grid = figure1.Settings(dim=4, points=3, ranks=(2, 4), sequences={1: 640, 3: 640})
+    grid = figure1.Settings(dim=4, points=3, pieces=figure1.curves((2, 4), {1: 640, 3: 640}))
     monkeypatch.setitem(figure1.PRESETS, "demo", grid)
     few = theorem.Settings(steps=60, grids={4: theorem.Grid(ranks=(1, 4), heads=(1, 2))})
     monkeypatch.setitem(theorem.PRESETS, "demo", few)

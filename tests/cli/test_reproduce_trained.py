@@ -10,7 +10,9 @@ from rankwise.recipes.registry import FIGURES, TRAINED, find_trained_recipe
 @pytest.fixture
 def small(monkeypatch):
     """Two presets of a few steps."""
-    monkeypatch.setitem(figure1.PRESETS, "smoke", figure1.Settings(dim=4, points=3, ranks=(2, 4), sequences={1: 640}))
+    monkeypatch.setitem(
+        figure1.PRESETS, "smoke", figure1.Settings(dim=4, points=3, pieces=figure1.curves((2, 4), {1: 640}))
+    )
     few = theorem.Settings(steps=40, grids={4: theorem.Grid(ranks=(1, 4), heads=(1, 2))})
     monkeypatch.setitem(theorem.PRESETS, "smoke", few)
 
@@ -46,14 +48,19 @@ def test_dry_run_trains_and_writes_nothing(tmp_path, capsys):
     command = ["reproduce", "figure1", "--preset", "paper", "--store", str(tmp_path / "new"), "--dry-run", "--json"]
     assert main(command) == 0
     plan = json.loads(capsys.readouterr().out)
-    assert plan["to_do"] == 63
+    assert plan["to_do"] == 27
     assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["figure1", "--preset", "huge"], "preset: expected one of 'smoke', 'demo', 'laptop', 'paper', got 'huge'"),
+        (
+            ["figure1", "--preset", "huge"],
+            "preset: expected one of 'smoke', 'demo', 'laptop', 'paper', 'paper-whole', got",
+        ),
+        (["theorem", "--protocol", "paper"], "--protocol: expected an option of theorem (--seeds), which has no such"),
+        (["figure1", "--protocol", "pap"], "protocol: expected one of 'capacity', 'paper', got 'pap' (did you mean"),
         (["figure1", "--workers", "0"], "--workers: expected at least 1, got 0"),
         (["vote", "--dry-run"], "--dry-run: expected a figure that is trained (figure1, theorem), got vote"),
     ],
@@ -69,4 +76,5 @@ def test_every_trained_figure_is_registered_and_complete():
         recipe = find_trained_recipe(name)
         assert {"smoke", "laptop"} <= set(recipe.PRESETS)
         assert callable(recipe.sweep)
+        assert callable(recipe.rows)
         assert callable(recipe.present)

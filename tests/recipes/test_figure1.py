@@ -1,7 +1,8 @@
 import pytest
 
+from rankwise.errors import InvalidInputError
 from rankwise.recipes import figure1
-from rankwise.recipes.figure1 import PRESETS, gaps, points_of, reading
+from rankwise.recipes.figure1 import PRESETS, draw, gaps, points_of, reading
 from rankwise.recipes.trained import TrainedRun
 from rankwise.spec import vary
 
@@ -10,45 +11,102 @@ def trained(run, error, error_se=0.001):
     return TrainedRun(run=run, error=error, error_se=error_se, train_min=error, sequences=64, seconds=1.0)
 
 
-@pytest.mark.parametrize("preset", list(PRESETS))
+def points(runs_and_errors):
+    return points_of(figure1.rows([trained(run, error) for run, error in runs_and_errors]))
+
+
+@pytest.mark.parametrize("preset", ["smoke", "demo", "laptop", "paper-whole"])
 @pytest.mark.parametrize("protocol", ["capacity", "paper"])
 def test_every_curve_has_one_attention_budget_and_reaches_from_low_to_full_rank(preset, protocol):
-    runs = list(figure1.sweep(preset, protocol).expand())
-    grid = PRESETS[preset]
-    assert len(runs) == len({run.id for run in runs}) == len(grid.sequences) * len(grid.exponents) * len(grid.ranks)
-    for exponent in grid.exponents:
-        budget = [run for run in runs if run.model.heads * run.model.rank == round(grid.dim**exponent)]
-        assert {run.model.rank for run in budget} == set(grid.ranks)
-        assert max(grid.ranks) == grid.dim
+    runs = {run.id: run for run in figure1.sweep(preset, protocol=protocol).expand()}.values()
+    settings = PRESETS[preset]
+    ranks = {rank for piece in settings.pieces for rank in piece.ranks}
+    curves = {(run.model.layers, run.model.heads * run.model.rank) for run in runs}
+    assert len(runs) == len(curves) * len(ranks)
+    for layers, budget in curves:
+        own = [run for run in runs if (run.model.layers, run.model.heads * run.model.rank) == (layers, budget)]
+        assert {run.model.rank for run in own} == ranks
+    assert max(ranks) == settings.dim
     assert {run.protocol for run in runs} == {protocol}
 
 
-def test_the_full_size_grid_is_the_papers():
-    runs = list(figure1.sweep("paper", "paper").expand())
+def test_the_whole_grid_at_full_size_is_the_papers():
+    runs = {run.id: run for run in figure1.sweep("paper-whole", protocol="paper").expand()}.values()
     assert len(runs) == 63
     assert {run.model.layers for run in runs} == {1, 3, 5}
     assert {run.model.average for run in runs} == {1, 8, 64}
     assert {run.optim.steps * run.optim.batch for run in runs} == {25_600_000}
 
 
-def test_points_gaps_and_reading_are_computed_from_the_runs():
+def test_full_size_comes_in_pieces_the_most_telling_first_one_seed_after_the_other():
+    sweep = figure1.sweep("paper", seeds=2)
+    assert sweep.order == "listed"
+    runs = list(sweep.expand())
+    assert [run.seed for run in runs] == [0] * 27 + [1] * 27
+    found = [(run.model.layers, run.model.heads * run.model.rank, run.model.rank) for run in runs[:27]]
+    every = (1, 2, 4, 8, 16, 32, 64)
+    listed = [(1, 64, every), (3, 64, every), (5, 64, (64, 16, 4)), (1, 512, every), (1, 4096, (8, 32, 64))]
+    assert found == [(layers, budget, rank) for layers, budget, ranks in listed for rank in ranks]
+    for run in runs:
+        assert (run.task.dim, run.task.points, run.model.positions) == (64, 16, "none")
+        assert run.model.feedforward <= 2048
+        assert run.optim.steps * run.optim.batch == 1_280_000
+
+
+def test_pieces_and_budgets_can_be_chosen():
+    runs = list(figure1.sweep("paper", protocol="paper", pieces=(2,), sequences=1_280_000).expand())
+    assert {(run.model.layers, run.optim.steps * run.optim.batch) for run in runs} == {(3, 1_280_000)}
+    assert len(runs) == 7
+    with pytest.raises(InvalidInputError, match=r"pieces: expected numbers from 1 to 5 for preset 'paper', got 6"):
+        figure1.sweep("paper", pieces=(1, 6))
+    with pytest.raises(InvalidInputError, match="seeds: expected at least 1, got 0"):
+        figure1.sweep("paper", seeds=0)
+
+
+def test_points_gaps_and_reading_are_computed_from_the_rows():
     runs = list(figure1.sweep("demo").expand())
     errors = {(1, 16): 0.01, (1, 8): 0.5, (1, 4): 0.7, (3, 16): 0.02, (3, 8): 0.3, (3, 4): 0.6}
-    points = points_of([trained(run, errors[run.model.layers, run.model.rank]) for run in runs])
-    assert [(p.layers, p.exponent, p.rank) for p in points[:4]] == [(1, 1, 4), (1, 1, 8), (1, 1, 16), (1, 1.5, 4)]
-    assert {gap.layers: gap.ratio for gap in gaps(points)} == pytest.approx({1: 50, 3: 15})
-    lines = reading(points)
+    found = points((run, errors[run.model.layers, run.model.rank]) for run in runs)
+    assert [(p.layers, p.exponent, p.rank) for p in found[:4]] == [(1, 1, 4), (1, 1, 8), (1, 1, 16), (1, 1.5, 4)]
+    assert {gap.layers: gap.ratio for gap in gaps(found)} == pytest.approx({1: 50, 3: 15})
+    lines = reading(found)
     assert "at least 50 times as much" in lines[0]
     assert "at least 15 times as much" in lines[1]
     assert "narrows it: the best half rank error goes from 0.5 to 0.3 with 3 layers" in lines[2]
-    worse = points_of([trained(run, 0.5 if run.model.rank < 16 else 0.01) for run in runs])
+    assert len(lines) == 3
+    worse = points((run, 0.5 if run.model.rank < 16 else 0.01) for run in runs)
     assert "does not narrow" in reading(worse)[2]
 
 
 def test_seeds_are_averaged_with_the_spread_between_them():
     run = next(figure1.sweep("smoke").expand())
-    (point,) = points_of([trained(vary(run, {"seed": seed}), error) for seed, error in enumerate((0.1, 0.2, 0.3))])
+    (point,) = points((vary(run, {"seed": seed}), error) for seed, error in enumerate((0.1, 0.2, 0.3)))
     assert (point.error, point.seeds) == (pytest.approx(0.2), 3)
     assert point.spread == pytest.approx(0.1 / 3**0.5)
-    (alone,) = points_of([trained(run, 0.1, error_se=0.007)])
+    (alone,) = points_of(figure1.rows([trained(run, 0.1, error_se=0.007)]))
     assert alone.spread == 0.007
+
+
+def test_the_authors_values_stand_beside_ours_at_full_size_only():
+    runs = list(figure1.sweep("paper", pieces=(1, 2)).expand())
+    found = points((run, 0.9 * run.model.rank**-0.5) for run in runs)
+    by_cell = {(point.layers, point.rank): point for point in found}
+    assert (by_cell[1, 64].authors, by_cell[3, 8].authors) == (0.0153, 0.218)
+    (line,) = figure1.beside_the_authors(found)
+    reached = sum(point.error <= point.authors for point in found)
+    assert 0 < reached < 14
+    assert line.startswith(f"{reached} of 14 points are at or below the authors' values")
+    assert "rank 64 with 3 layers and d^2 parameters: 0.113 against 0.00317" in line
+    figure = draw(found, {"zero": 1.0}, "title")
+    crosses = [line for line in figure.axes[0].lines if line.get_marker() == "x" and len(line.get_xdata())]
+    assert [list(line.get_ydata()) for line in crosses] == [[0.868, 0.862, 0.856, 0.84, 0.803, 0.695, 0.0153]]
+    small = points((run, 0.5) for run in figure1.sweep("smoke").expand())
+    assert {point.authors for point in small} == {None}
+
+
+def test_two_protocols_are_two_lines():
+    runs = [run for protocol in ("capacity", "paper") for run in figure1.sweep("smoke", protocol=protocol).expand()]
+    figure = draw(points((run, 0.5) for run in runs), {}, "title")
+    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert len(labels) == 4
+    assert sum("the paper's protocol" in label for label in labels) == 2

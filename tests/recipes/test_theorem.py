@@ -31,7 +31,7 @@ def trained(run, error, error_se=0.001):
 
 
 def test_each_kind_is_held_against_its_own_bound():
-    points = points_of([trained(run, 0.4) for run in theorem.sweep("smoke").expand()])
+    points = points_of(theorem.rows([trained(run, 0.4) for run in theorem.sweep("smoke").expand()]))
     for point in points:
         values = "any" if point.kind == "softmax" else "scaled_identity"
         assert point.bound == error_lower_bound(point.dim, point.rank, point.heads, values=values).value
@@ -42,7 +42,7 @@ def test_a_point_below_the_bound_is_found_and_said():
     runs = list(theorem.sweep("smoke").expand())
     low = next(run for run in runs if run.model.generalized and run.model.rank == 1 and run.model.heads == 1)
     bound = error_lower_bound(8, 1, 1).value
-    inside, outside = (points_of([trained(low, bound - k * 0.001)]) for k in (3.9, 4.1))
+    inside, outside = (points_of(theorem.rows([trained(low, bound - k * 0.001)])) for k in (3.9, 4.1))
     assert below_bound(inside) == []
     assert below_bound(outside) == outside
     assert "none of 1 points lies" in reading(inside)

@@ -23,14 +23,13 @@ def test_a_label_tells_a_run_from_the_others():
     assert alone.label == alone.id
 
 
-def test_the_longest_run_comes_first():
-    plan = plan_sweep(
-        SweepSpec(
-            name="s", base=small_run(), axes=(Axis.of({"optim.steps": [10, 1000, 100]}), Axis.of({"seed": [0, 1]}))
-        )
-    )
-    assert [run.spec.optim.steps for run in plan.longest_first()] == [1000, 1000, 100, 100, 10, 10]
+def test_the_longest_run_comes_first_unless_the_order_is_the_listed_one():
+    axes = (Axis.of({"optim.steps": [10, 1000, 100]}), Axis.of({"seed": [0, 1]}))
+    plan = plan_sweep(SweepSpec(name="s", base=small_run(), axes=axes))
+    assert [run.spec.optim.steps for run in plan.queue()] == [1000, 1000, 100, 100, 10, 10]
     assert [run.spec.optim.steps for run in plan.runs] == [10, 10, 1000, 1000, 100, 100]
+    listed = plan_sweep(SweepSpec(name="s", base=small_run(), axes=axes, order="listed"))
+    assert [run.id for run in listed.queue()] == [run.id for run in plan.runs]
 
 
 def test_parameters_are_the_models():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import tyro
 
 from rankwise.cli.output import console, print_json
 from rankwise.errors import InvalidInputError, require_int
-from rankwise.recipes.registry import FIGURES, TRAINED, find_recipe, find_trained_recipe
+from rankwise.recipes.registry import FIGURES, TRAINED, find_recipe, find_trained_recipe, sweep_of
 from rankwise.report.figures import new_figure
 
 
@@ -18,6 +19,10 @@ def reproduce(
     /,
     *,
     preset: str = "laptop",
+    seeds: int | None = None,
+    protocol: str | None = None,
+    sequences: int | None = None,
+    pieces: tuple[int, ...] = (),
     out: Path = Path("figures"),
     store: Path = Path("runs"),
     workers: int | None = None,
@@ -27,11 +32,16 @@ def reproduce(
 ) -> None:
     """A figure of the papers or of this project, computed here and now: numbers, PNG, SVG and JSON or CSV.
 
-    figure1 and theorem are trained: stopped or killed, the same command continues.
+    Some are trained: stopped or killed, the same command continues. For example the full-size Figure 1, as far as one
+    layer, with the best training known: rankwise reproduce figure1 --preset paper --pieces 1
 
     Args:
         figure: Which one; its file in rankwise/recipes says what to expect.
-        preset: smoke (seconds, coarse) or laptop (minutes); figure1 has paper (full size: days on a laptop).
+        preset: smoke (seconds, coarse), laptop (minutes) or, for trained figures, paper (full size: days on a laptop).
+        seeds: Train every cell with that many seeds (0, 1, ...); the figure shows mean and standard error.
+        protocol: How to train: capacity (the best we know, the default) or paper (the authors' recipe to the letter).
+        sequences: Training examples of every run, instead of the preset's.
+        pieces: Train only these parts of the preset, counted from 1 in the order that its recipe lists.
         out: Directory the files are written to.
         store: Directory that keeps results and checkpoints of what is trained.
         workers: How many runs at a time; one for every core if not given.
@@ -45,10 +55,12 @@ def reproduce(
     if workers is not None:
         require_int("--workers", workers, minimum=1)
     if figure in TRAINED:
+        from rankwise.recipes.rows import write_rows
         from rankwise.recipes.trained import train_sweep
 
         recipe = find_trained_recipe(figure)
-        sweep = recipe.sweep(preset)
+        given = {"seeds": seeds, "protocol": protocol, "sequences": sequences, "pieces": pieces or None}
+        sweep = sweep_of(figure, preset, {name: value for name, value in given.items() if value is not None})
         if dry_run:
             from rankwise.cli.dry_run import show_plan
             from rankwise.sweep.plan import plan_sweep
@@ -56,7 +68,9 @@ def reproduce(
             show_plan(plan_sweep(sweep), store, workers=workers, json=json)
             return
         new_figure(1, 1)  # a missing extra is better noticed before training
-        done = recipe.present(preset, train_sweep(sweep, store, workers=workers, retry=retry), out)
+        rows = recipe.rows(train_sweep(sweep, store, workers=workers, retry=retry))
+        done = recipe.present(preset, rows, out / figure)
+        done = replace(done, files=(*done.files, write_rows(rows, out / f"{figure}.csv")))
     else:
         closed_form = find_recipe(figure)
         if dry_run:
@@ -66,17 +80,17 @@ def reproduce(
         done = closed_form.reproduce(preset, out, lambda line: progress.print(line, style="dim", markup=False))
     files = [str(path) for path in done.files]
     if json:
-        rows = [dict(zip(done.columns, row, strict=True)) for row in done.rows]
-        print_json({"figure": figure, "preset": preset, "rows": rows, "reading": done.reading, "files": files})
+        table = [dict(zip(done.columns, row, strict=True)) for row in done.rows]
+        print_json({"figure": figure, "preset": preset, "rows": table, "reading": done.reading, "files": files})
         return
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*done.columns, title=f"{figure} ({preset})")
-    for row in done.rows:
-        table.add_row(*(Text(_shown(cell)) for cell in row))
+    shown = Table(*done.columns, title=f"{figure} ({preset})")
+    for cells in done.rows:
+        shown.add_row(*(Text(_shown(cell)) for cell in cells))
     out_console = console()
-    out_console.print(table)
+    out_console.print(shown)
     out_console.print(done.reading, markup=False)
     for path in files:
         print(path)

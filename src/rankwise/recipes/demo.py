@@ -29,8 +29,8 @@ def sweeps() -> tuple[SweepSpec, SweepSpec]:
 
 def split(runs: Sequence[TrainedRun]) -> tuple[list[figure1.Point], list[theorem.Point]]:
     """The points of the trade-off and those of the theorem's setting, random features included."""
-    trade_off = figure1.points_of([trained for trained in runs if trained.run.task.name == "farthest"])
-    setting = theorem.points_of([trained for trained in runs if trained.run.task.name == "nearest"])
+    trade_off = figure1.points_of(figure1.rows([one for one in runs if one.run.task.name == "farthest"]))
+    setting = theorem.points_of(theorem.rows([one for one in runs if one.run.task.name == "nearest"]))
     return trade_off, setting + theorem.random_feature_points("demo")
 
 
@@ -39,7 +39,7 @@ def draw(trade_off: Sequence[figure1.Point], setting: Sequence[theorem.Point]) -
     grid = figure1.PRESETS["demo"]
     levels = trivial_errors(grid.dim, grid.points)
     depths = sorted({point.layers for point in trade_off})
-    figure = new_figure(4.3 * (len(depths) + 1), 4.0)
+    figure = new_figure(4.3 * (len(depths) + 1), 4.8)
     panels = figure.subplots(1, len(depths) + 1)
     for axes, layers in zip(panels, depths, strict=False):
         figure1.draw_panel(axes, [point for point in trade_off if point.layers == layers], levels)

@@ -1,12 +1,16 @@
 """Figure 1: rank against error, for three budgets of heads and several depths.
 
     rankwise reproduce figure1 --preset laptop        (787 s of CPU time measured, shared by the workers)
+    rankwise reproduce figure1 --preset paper         (full size, in the order of ``PIECES``; days on a laptop)
 
 Farthest neighbour among N points; H = d^c / r heads of rank r, so that every point of a curve (c = 1, 1.5, 2) has the
 same number of attention parameters. What the paper shows, and what to expect here: with one layer only full rank
 works, however many heads; with three layers low rank gets better. At preset "demo" (one seed): full rank .016 to .017
 with one layer and .025 to .034 with three; half rank .577, .416, .354 (c = 1, 1.5, 2) with one and .428, .311, .266
 with three.
+
+The authors' values stand beside ours at full size. Theirs are the smallest mean training loss of an epoch, of the best
+of five seeds, after 25.6 million sequences; ours are errors of the last weights on held-out examples, mean over seeds.
 """
 
 from __future__ import annotations
@@ -14,13 +18,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rankwise.errors import require_choice
+from rankwise.errors import InvalidInputError, require_choice, require_int
 from rankwise.recipes.baselines import trivial_errors
+from rankwise.recipes.paper_figures import published_figure
 from rankwise.recipes.registry import Reproduced
-from rankwise.recipes.trained import TrainedRun, write_csv
-from rankwise.report.figures import new_figure, save_figure
+from rankwise.recipes.rows import ResultRow, mean_over_seeds, result_row
+from rankwise.recipes.trained import TrainedRun
+from rankwise.report.figures import COLOURS, MARKERS, new_figure, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series, rank_axes
 from rankwise.spec import RunSpec, SweepSpec, heads_for_budget
 from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity, paper
@@ -30,64 +36,122 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EXPONENTS = (1.0, 1.5, 2.0)
-_PROTOCOLS: dict[str, Callable[[Cell], RunSpec]] = {"capacity": capacity, "paper": paper}
+PROTOCOLS: dict[str, Callable[[Cell], RunSpec]] = {"capacity": capacity, "paper": paper}
+_STYLES: dict[str, dict[str, Any]] = {
+    "capacity": {},
+    "paper": {"linestyle": ":", "markerfacecolor": "white"},
+}
+_AUTHORS: dict[str, Any] = {"linestyle": "--", "linewidth": 0.9, "marker": "x", "markersize": 4, "alpha": 0.75}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """A part of the figure that is worth having alone: some ranks of one curve."""
+
+    layers: int
+    exponent: float
+    ranks: tuple[int, ...]
+    sequences: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The sizes of a preset; ``sequences`` is the budget of a run by its number of layers."""
+    """The sizes of a preset; ``in_order`` trains the pieces one after the other."""
 
     dim: int
     points: int
-    ranks: tuple[int, ...]
-    sequences: dict[int, int]
-    exponents: tuple[float, ...] = EXPONENTS
-    seeds: tuple[int, ...] = (0,)
+    pieces: tuple[Piece, ...]
+    in_order: bool = False
 
+
+def curves(
+    ranks: tuple[int, ...], sequences: dict[int, int], exponents: tuple[float, ...] = EXPONENTS
+) -> tuple[Piece, ...]:
+    """Whole curves: every budget at every depth, with ``sequences`` by the number of layers."""
+    return tuple(
+        Piece(layers=layers, exponent=exponent, ranks=ranks, sequences=budget)
+        for layers, budget in sequences.items()
+        for exponent in exponents
+    )
+
+
+_RANKS = (1, 2, 4, 8, 16, 32, 64)
+_TWENTIETH = PAPER_SEQUENCES // 20
+PIECES = (
+    Piece(layers=1, exponent=1.0, ranks=_RANKS, sequences=_TWENTIETH),
+    Piece(layers=3, exponent=1.0, ranks=_RANKS, sequences=_TWENTIETH),
+    Piece(layers=5, exponent=1.0, ranks=(64, 16, 4), sequences=_TWENTIETH),
+    Piece(layers=1, exponent=1.5, ranks=_RANKS, sequences=_TWENTIETH),
+    Piece(layers=1, exponent=2.0, ranks=(8, 32, 64), sequences=_TWENTIETH),
+)
+"""Full size, the most telling first: one layer, three, the curve the authors could not train, larger budgets."""
 
 PRESETS: dict[str, Settings] = {
-    "smoke": Settings(dim=16, points=8, ranks=(8, 16), exponents=(1.0, 1.5), sequences={1: 64_000, 3: 64_000}),
-    "demo": Settings(dim=16, points=8, ranks=(4, 8, 16), sequences={1: 64_000, 3: 64_000}),
-    "laptop": Settings(dim=16, points=8, ranks=(2, 4, 8, 16), sequences={1: 96_000, 3: 128_000}),
-    "paper": Settings(
-        dim=64,
-        points=16,
-        ranks=(1, 2, 4, 8, 16, 32, 64),
-        sequences={1: PAPER_SEQUENCES // 20, 3: PAPER_SEQUENCES // 20, 5: PAPER_SEQUENCES // 20},
+    "smoke": Settings(dim=16, points=8, pieces=curves((8, 16), {1: 64_000, 3: 64_000}, (1.0, 1.5))),
+    "demo": Settings(dim=16, points=8, pieces=curves((4, 8, 16), {1: 64_000, 3: 64_000})),
+    "laptop": Settings(dim=16, points=8, pieces=curves((2, 4, 8, 16), {1: 96_000, 3: 128_000})),
+    "paper": Settings(dim=64, points=16, pieces=PIECES, in_order=True),
+    "paper-whole": Settings(
+        dim=64, points=16, pieces=(*PIECES, *curves(_RANKS, dict.fromkeys((1, 3, 5), _TWENTIETH))), in_order=True
     ),
 }
 
 
-def sweep(preset: str = "laptop", protocol: str = "capacity") -> SweepSpec:
-    """The runs of the figure. ``protocol`` "paper" spends the paper's full 25.6 million sequences at preset "paper"."""
+def sweep(
+    preset: str = "laptop",
+    *,
+    protocol: str = "capacity",
+    seeds: int = 1,
+    sequences: int | None = None,
+    pieces: tuple[int, ...] = (),
+) -> SweepSpec:
+    """The runs of the figure: all pieces with seed 0, then all with seed 1, and so on.
+
+    ``protocol`` "paper" at full size spends the paper's 25.6 million sequences unless ``sequences`` says otherwise.
+    ``pieces`` chooses some, counted from 1.
+    """
     require_choice("preset", preset, tuple(PRESETS))
-    require_choice("protocol", protocol, tuple(_PROTOCOLS))
-    grid = PRESETS[preset]
-    runs = []
-    for layers, sequences in grid.sequences.items():
-        for exponent in grid.exponents:
-            for rank in grid.ranks:
-                for seed in grid.seeds:
-                    cell = Cell(
-                        dim=grid.dim,
-                        points=grid.points,
-                        layers=layers,
-                        heads=heads_for_budget(grid.dim, rank, exponent),
-                        rank=rank,
-                        seed=seed,
-                        sequences=PAPER_SEQUENCES if (preset, protocol) == ("paper", "paper") else sequences,
-                    )
-                    runs.append(_PROTOCOLS[protocol](cell))
-    return SweepSpec(name=f"figure1 ({preset}, {protocol})", runs=tuple(runs))
+    require_choice("protocol", protocol, tuple(PROTOCOLS))
+    require_int("seeds", seeds, minimum=1)
+    settings = PRESETS[preset]
+    for number in pieces:
+        if not 1 <= number <= len(settings.pieces):
+            raise InvalidInputError(
+                f"pieces: expected numbers from 1 to {len(settings.pieces)} for preset {preset!r}, got {number}"
+            )
+    chosen = [settings.pieces[number - 1] for number in pieces] or settings.pieces
+    whole = PAPER_SEQUENCES if settings.in_order and protocol == "paper" else None
+    runs = [
+        PROTOCOLS[protocol](
+            Cell(
+                dim=settings.dim,
+                points=settings.points,
+                layers=piece.layers,
+                heads=heads_for_budget(settings.dim, rank, piece.exponent),
+                rank=rank,
+                seed=seed,
+                sequences=sequences or whole or piece.sequences,
+            )
+        )
+        for seed in range(seeds)
+        for piece in chosen
+        for rank in piece.ranks
+    ]
+    return SweepSpec(
+        name=f"figure1 ({preset}, {protocol})", runs=tuple(runs), order="listed" if settings.in_order else None
+    )
+
+
+def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
+    """One row a run, nothing measured besides."""
+    return [result_row("figure1", trained) for trained in runs]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One point of the figure: the mean over seeds of a cell's error.
+    """One point of the figure: the mean over seeds of a cell's error, and the authors' value where they have one."""
 
-    ``spread`` is the standard error of that mean: between seeds where there are several, else of the one validation.
-    """
-
+    protocol: str
     layers: int
     exponent: float
     heads: int
@@ -96,31 +160,30 @@ class Point:
     spread: float
     seeds: int
     parameters: int
+    authors: float | None = None
 
 
-def points_of(runs: Sequence[TrainedRun]) -> list[Point]:
-    """The runs of the figure, seeds averaged, in the order layers, budget, rank."""
-    cells: dict[tuple[int, int, int], list[TrainedRun]] = {}
-    for trained in runs:
-        model = trained.run.model
-        cells.setdefault((model.layers, model.heads * model.rank, model.rank), []).append(trained)
+def points_of(rows: Sequence[ResultRow]) -> list[Point]:
+    """The cells of the figure, seeds averaged, in the order protocol, layers, budget, rank."""
+    means = mean_over_seeds(rows, lambda row: (row.protocol, row.layers, row.heads * row.rank, row.rank))
     points = []
-    for (layers, budget, rank), group in sorted(cells.items()):
-        errors = [trained.error for trained in group]
-        mean = sum(errors) / len(errors)
-        between = sum((error - mean) ** 2 for error in errors) / max(1, len(errors) - 1) / len(errors)
-        model = group[0].run.model
-        exponent = min(EXPONENTS, key=lambda c: abs(model.dim**c - budget))
+    for (protocol, layers, budget, rank), mean in means.items():
+        dim = mean.row.dim
+        exponent = min(EXPONENTS, key=lambda c: abs(dim**c - budget))
+        same_size = (dim, mean.row.points) == (64, 16)
+        curve = published_figure("figure1").curve(layers=layers, exponent=exponent) if same_size else None
         points.append(
             Point(
+                protocol=protocol,
                 layers=layers,
                 exponent=exponent,
-                heads=model.heads,
+                heads=mean.row.heads,
                 rank=rank,
-                error=mean,
-                spread=between**0.5 if len(errors) > 1 else group[0].error_se,
-                seeds=len(errors),
-                parameters=model.parameters(),
+                error=mean.error,
+                spread=mean.spread,
+                seeds=mean.seeds,
+                parameters=mean.row.parameters,
+                authors=None if curve is None else curve.at(rank),
             )
         )
     return points
@@ -152,7 +215,7 @@ def gaps(points: Sequence[Point]) -> list[Gap]:
 
 
 def reading(points: Sequence[Point]) -> list[str]:
-    """What the numbers say, computed from them."""
+    """What the numbers of one protocol say, computed from them."""
     by_depth: dict[int, list[Gap]] = {}
     for gap in gaps(points):
         by_depth.setdefault(gap.layers, []).append(gap)
@@ -173,13 +236,29 @@ def reading(points: Sequence[Point]) -> list[str]:
         lines.append(
             f"Depth {verb} it: the best half rank error goes from {shallow:.2g} to {deep:.2g} with {deepest} layers."
         )
-    return lines
+    return lines + beside_the_authors(points)
+
+
+def beside_the_authors(points: Sequence[Point]) -> list[str]:
+    """How many points reach the authors' values, and which stays farthest above."""
+    beside = [(point, point.authors) for point in points if point.authors is not None]
+    if not beside:
+        return []
+    reached = sum(point.error <= authors for point, authors in beside)
+    worst, value = max(beside, key=lambda pair: pair[0].error / pair[1])
+    line = f"{reached} of {len(beside)} points are at or below the authors' values"
+    if worst.error > value:
+        line += (
+            f"; the farthest above is rank {worst.rank} with {worst.layers} layer{'s' * (worst.layers > 1)} and "
+            f"d^{1 + worst.exponent:g} parameters: {worst.error:.3g} against {value:.3g}"
+        )
+    return [line + "."]
 
 
 def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figure:
     """One panel a depth, one line a budget; ``levels`` are the trivial predictors."""
     depths = sorted({point.layers for point in points})
-    figure = new_figure(4.2 * len(depths), 3.8)
+    figure = new_figure(max(5.0, 4.2 * len(depths)), 3.8)
     panels = figure.subplots(1, len(depths), squeeze=False, sharey=True)[0]
     for axes, layers in zip(panels, depths, strict=True):
         draw_panel(axes, [point for point in points if point.layers == layers], levels)
@@ -188,47 +267,62 @@ def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figur
 
 
 def draw_panel(axes: Axes, points: Sequence[Point], levels: dict[str, float]) -> None:
-    """Error against rank at one depth."""
-    budgets = sorted({point.exponent for point in points})
+    """Error against rank at one depth: a colour a budget; full lines are ours, crosses the authors'."""
     series = []
-    for exponent in budgets:
-        line = sorted((point for point in points if point.exponent == exponent), key=lambda point: point.rank)
-        series.append(
-            Series(
-                label=f"$d^{{{1 + exponent:g}}}$ parameters, $H = d^{{{exponent:g}}}/r$",
-                x=[point.rank for point in line],
-                y=[point.error for point in line],
-                spread=[point.spread for point in line],
-            )
-        )
+    for exponent in sorted({point.exponent for point in points}):
+        colour = {"color": COLOURS[EXPONENTS.index(exponent)], "marker": MARKERS[EXPONENTS.index(exponent)]}
+        for protocol, style in _STYLES.items():
+            line = sorted((p for p in points if (p.exponent, p.protocol) == (exponent, protocol)), key=_rank)
+            label = f"$d^{{{1 + exponent:g}}}$ parameters, $H = d^{{{exponent:g}}}/r$"
+            label += ", the paper's protocol" * (protocol == "paper")
+            if line:
+                series.append(
+                    Series(
+                        label=label,
+                        x=[point.rank for point in line],
+                        y=[point.error for point in line],
+                        spread=[point.spread for point in line],
+                        style=colour | style,
+                    )
+                )
+        published = {p.rank: p.authors for p in sorted(points, key=_rank) if p.exponent == exponent and p.authors}
+        if published:
+            series.append(Series(label="", x=list(published), y=list(published.values()), style=colour | _AUTHORS))
     draw_series(axes, series)
+    if any(point.authors for point in points):
+        axes.plot([], [], color="0.4", label="the authors' values", **_AUTHORS)
     draw_levels(axes, levels)
     layers = points[0].layers
     rank_axes(axes, sorted({point.rank for point in points}), f"{layers} layer{'s' * (layers > 1)}")
     axes.legend(fontsize=7, loc="lower left")
 
 
-def present(preset: str, runs: Sequence[TrainedRun], out: Path) -> Reproduced:
-    """Figure, CSV, table and reading of trained runs."""
-    points = points_of(runs)
+def _rank(point: Point) -> int:
+    return point.rank
+
+
+def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
+    """Figure, table and reading of the rows."""
+    points = points_of(rows)
     settings = PRESETS[preset]
     title = f"Farthest of {settings.points} points in {settings.dim} dimensions"
     figure = draw(points, trivial_errors(settings.dim, settings.points), title)
-    rows = [
-        (
-            point.layers,
-            f"d^{1 + point.exponent:g}",
-            point.heads,
-            point.rank,
-            point.error,
-            point.spread,
-            point.parameters,
-        )
-        for point in points
-    ]
+    lines = []
+    for protocol in sorted({point.protocol for point in points}):
+        own = [point for point in points if point.protocol == protocol]
+        lines += [f"{protocol}: {line}" for line in reading(own)]
     return Reproduced(
-        columns=("layers", "budget", "heads", "rank", "error", "standard error", "parameters"),
-        rows=tuple(rows),
-        reading="\n".join(reading(points)),
-        files=(*save_figure(figure, out / "figure1"), write_csv("figure1", runs, out / "figure1.csv")),
+        columns=(
+            *("protocol", "layers", "budget", "heads", "rank", "error", "standard error"),
+            *("seeds", "authors", "parameters"),
+        ),
+        rows=tuple(
+            (
+                *(point.protocol, point.layers, f"d^{1 + point.exponent:g}", point.heads, point.rank),
+                *(point.error, point.spread, point.seeds, point.authors, point.parameters),
+            )
+            for point in points
+        ),
+        reading="\n".join(lines),
+        files=save_figure(figure, stem),
     )

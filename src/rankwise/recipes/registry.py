@@ -1,7 +1,8 @@
 """The figures of ``rankwise reproduce``. Adding one = a file and a line here.
 
-A figure that is computed at once has ``PRESETS`` and ``reproduce``; one that is trained has ``PRESETS``, ``sweep`` and
-``present``, so that what trains it can be shown, stopped and continued before there is anything to present.
+A figure that is computed at once has ``PRESETS`` and ``reproduce``; one that is trained has ``PRESETS``, ``sweep``
+(whose keyword arguments are the options it understands), ``rows`` and ``present``, so that what trains it can be shown,
+stopped and continued before there is anything to present, and what was measured can be kept and drawn again.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from rankwise.errors import InvalidInputError, nearest_name
 
 if TYPE_CHECKING:
+    from rankwise.recipes.rows import ResultRow
     from rankwise.recipes.trained import TrainedRun
     from rankwise.spec import SweepSpec
 
@@ -58,14 +61,20 @@ class Recipe(Protocol):
 
 
 class TrainedRecipe(Protocol):
-    """A module of this room whose figure is trained: ``present`` takes every run of ``sweep``, in its order."""
+    """A module of this room whose figure is trained.
+
+    ``rows`` makes rows of trained runs, measuring their weights where the figure needs it; ``present`` draws rows into
+    ``stem``.png and ``stem``.svg.
+    """
 
     __doc__: str
     PRESETS: Mapping[str, Any]
 
-    def sweep(self, preset: str) -> SweepSpec: ...
+    def sweep(self, preset: str, **options: Any) -> SweepSpec: ...
 
-    def present(self, preset: str, runs: Sequence[TrainedRun], out: Path) -> Reproduced: ...
+    def rows(self, runs: Sequence[TrainedRun]) -> list[ResultRow]: ...
+
+    def present(self, preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced: ...
 
 
 def find_recipe(name: str) -> Recipe:
@@ -76,6 +85,17 @@ def find_recipe(name: str) -> Recipe:
 def find_trained_recipe(name: str) -> TrainedRecipe:
     """The module of a figure that is trained (one of ``TRAINED``), imported now."""
     return cast("TrainedRecipe", _module(name))
+
+
+def sweep_of(name: str, preset: str, options: Mapping[str, object]) -> SweepSpec:
+    """The sweep of a trained figure; an option that the figure does not have is named."""
+    recipe = find_trained_recipe(name)
+    own = [option for option in signature(recipe.sweep).parameters if option != "preset"]
+    for option in options:
+        if option not in own:
+            known = ", ".join(f"--{known}" for known in own)
+            raise InvalidInputError(f"--{option}: expected an option of {name} ({known}), which has no such one")
+    return recipe.sweep(preset, **options)
 
 
 def _module(name: str) -> object:

@@ -1,6 +1,6 @@
 """The theorem's own setting: two orthogonal points, one query, one attention layer and nothing else.
 
-    rankwise reproduce theorem --preset laptop        (7 min on two cores, 14.5 min of CPU time)
+    rankwise reproduce theorem --preset laptop        (minutes on two cores; preset full: hours)
 
 Four things on one axis, against the number of heads: trained softmax heads (any value matrices), trained generalised
 heads (scores are a small network of the projected points and the whole query; values a multiple of the identity),
@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rankwise.errors import require_choice
+from rankwise.errors import require_choice, require_int
 from rankwise.recipes.registry import Reproduced
-from rankwise.recipes.trained import TrainedRun, write_csv
-from rankwise.report.figures import COLOURS, MARKERS, new_figure, save_figure
+from rankwise.recipes.rows import ResultRow, mean_over_seeds, result_row
+from rankwise.recipes.trained import TrainedRun
+from rankwise.report.figures import COLOURS, MARKERS, new_figure, ramp, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series, heads_axes
 from rankwise.spec import LrMultipliers, ModelSpec, OptimSpec, RunSpec, SweepSpec, TaskSpec
 from rankwise.theory.bounds import Values, error_lower_bound
@@ -48,6 +49,11 @@ class Grid:
     heads: tuple[int, ...]
 
 
+def _every_rank(dim: int) -> Grid:
+    """r = 1..d, and H = 1, 2, 4, ..., 4d."""
+    return Grid(ranks=tuple(range(1, dim + 1)), heads=tuple(2**step for step in range((4 * dim).bit_length())))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """A grid for each dimension, and the steps of every run."""
@@ -62,20 +68,23 @@ PRESETS: dict[str, Settings] = {
     "laptop": Settings(
         steps=1500,
         grids={
-            8: Grid(ranks=(1, 2, 4, 6, 7, 8), heads=(1, 4, 8, 32)),
-            16: Grid(ranks=(1, 4, 8, 12, 16), heads=(1, 4, 16, 64)),
-            32: Grid(ranks=(1, 8, 16, 32), heads=(1, 8, 32)),
+            8: Grid(ranks=(1, 2, 4, 6, 7, 8), heads=(1, 8, 32)),
+            16: Grid(ranks=(1, 4, 8, 12, 16), heads=(1, 16, 64)),
+            32: Grid(ranks=(1, 16, 32), heads=(1, 32, 128)),
         },
     ),
+    "full": Settings(steps=1500, grids={dim: _every_rank(dim) for dim in (8, 16, 32)}),
 }
 
 
-def sweep(preset: str = "laptop") -> SweepSpec:
+def sweep(preset: str = "laptop", *, seeds: int = 1) -> SweepSpec:
     """The trained runs of the figure; the rest is closed form."""
     require_choice("preset", preset, tuple(PRESETS))
+    require_int("seeds", seeds, minimum=1)
     settings = PRESETS[preset]
     runs = [
-        _run(dim, rank, heads, kind, settings.steps)
+        replace(_run(dim, rank, heads, kind, settings.steps), seed=seed)
+        for seed in range(seeds)
         for dim, grid in PRESETS[preset].grids.items()
         for rank in grid.ranks
         for heads in grid.heads
@@ -126,14 +135,21 @@ class Point:
         return (self.error - self.bound) / self.error_se if self.error_se else float("inf") * (self.error - self.bound)
 
 
-def points_of(runs: Sequence[TrainedRun]) -> list[Point]:
-    """The trained runs as points."""
-    points = []
-    for trained in runs:
-        model = trained.run.model
-        kind: Kind = "softmax" if model.generalized is None else "generalised"
-        points.append(_point(kind, model.dim, model.rank, model.heads, trained.error, trained.error_se))
-    return points
+def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
+    """One row a run, with the kind of its heads."""
+    return [
+        result_row("theorem", run, {"kind": "softmax" if run.run.model.generalized is None else "generalised"})
+        for run in runs
+    ]
+
+
+def points_of(rows: Sequence[ResultRow]) -> list[Point]:
+    """The trained cells as points, seeds averaged."""
+    means = mean_over_seeds(rows, lambda row: (row.dim, row.rank, row.heads, str(row.extra["kind"])))
+    return [
+        _point("softmax" if kind == "softmax" else "generalised", dim, rank, heads, mean.error, mean.spread)
+        for (dim, rank, heads, kind), mean in means.items()
+    ]
 
 
 def random_feature_points(preset: str, seed: int = 0) -> list[Point]:
@@ -177,7 +193,7 @@ def _point(kind: Kind, dim: int, rank: int, heads: int, error: float, error_se: 
 def draw(points: Sequence[Point]) -> Figure:
     """One panel a dimension."""
     dims = sorted({point.dim for point in points})
-    figure = new_figure(4.6 * len(dims), 4.0)
+    figure = new_figure(4.6 * len(dims), 5.0)
     for axes, dim in zip(figure.subplots(1, len(dims), squeeze=False)[0], dims, strict=True):
         draw_panel(axes, [point for point in points if point.dim == dim])
     figure.suptitle("Nearest of two orthogonal points, one bare attention layer", fontsize=11)
@@ -192,10 +208,12 @@ def draw_panel(axes: Axes, points: Sequence[Point]) -> None:
     heads = sorted({point.heads for point in points})
     fine = [most ** (step / 60) for step in range(61)]
     series = []
-    for colour, rank in zip(COLOURS, ranks, strict=False):
+    colours = COLOURS if len(ranks) <= len(COLOURS) else ramp(len(ranks))
+    for colour, rank in zip(colours, ranks, strict=False):
         for values, line in _BOUNDS:
             bound = [error_lower_bound(dim, rank, count, values=values).value for count in fine]
-            label = f"bound, r = {rank}" if values == "scaled_identity" else ""
+            named = values == "scaled_identity" and (len(ranks) <= len(COLOURS) or rank in (1, dim // 2, dim))
+            label = f"bound, r = {rank}" if named else ""
             style = {"color": colour, "marker": "", "linestyle": line, "linewidth": 1.2}
             series.append(Series(label=label, x=fine, y=bound, style=style))
         for marker, kind in zip(MARKERS, _LABELS, strict=False):
@@ -209,16 +227,15 @@ def draw_panel(axes: Axes, points: Sequence[Point]) -> None:
     axes.plot([], [], color="0.3", linestyle="--", label="bound, any values")
     draw_levels(axes, {"mean of the points": 0.5})
     heads_axes(axes, heads, f"d = {dim}: trained, random, and the bound")
-    axes.legend(fontsize=6.5, ncols=2, loc="upper right")
+    axes.legend(fontsize=6.5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
 
 
-def present(preset: str, runs: Sequence[TrainedRun], out: Path) -> Reproduced:
-    """Figure, CSV, table and reading of trained runs; random features are computed here."""
-    points = points_of(runs) + random_feature_points(preset)
-    rows = [(p.dim, p.rank, p.heads, p.kind, p.error, p.error_se, p.bound) for p in points]
+def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
+    """Figure, table and reading of the rows; random features are computed here."""
+    points = points_of(rows) + random_feature_points(preset)
     return Reproduced(
         columns=("dim", "rank", "heads", "kind", "error", "standard error", "bound"),
-        rows=tuple(rows),
+        rows=tuple((p.dim, p.rank, p.heads, p.kind, p.error, p.error_se, p.bound) for p in points),
         reading=reading(points),
-        files=(*save_figure(draw(points), out / "theorem"), write_csv("theorem", runs, out / "theorem.csv")),
+        files=save_figure(draw(points), stem),
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,15 +10,10 @@ from rankwise.sweep.plan import plan_sweep
 from rankwise.sweep.session import raise_for_failures, run_here
 from rankwise.sweep.store import read_store
 
-_CSV_COLUMNS = (
-    *("figure", "protocol", "dim", "points", "layers", "heads", "rank", "seed", "sequences"),
-    *("error", "error_se", "train_min", "parameters", "seconds", "run_id"),
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedRun:
-    """A run and what it reached; ``seconds`` of work, all attempts together."""
+    """A run and what it reached; ``seconds`` of work, all attempts together; ``weights`` is where its last ones are."""
 
     run: RunSpec
     error: float
@@ -28,6 +21,7 @@ class TrainedRun:
     train_min: float
     sequences: int
     seconds: float
+    weights: Path | None = None
 
 
 def train_sweep(
@@ -53,20 +47,6 @@ def trained_runs(sweep: SweepSpec, store: Path) -> tuple[TrainedRun, ...]:
             continue
         numbers = {name: float(row.result[name]) for name in ("error", "error_se", "train_min")}
         sequences = int(row.result["sequences"])
-        found.append(TrainedRun(run=planned.spec, sequences=sequences, seconds=row.seconds, **numbers))
+        weights = store / row.checkpoint if row.checkpoint else None
+        found.append(TrainedRun(run=planned.spec, sequences=sequences, seconds=row.seconds, weights=weights, **numbers))
     return tuple(found)
-
-
-def write_csv(figure: str, runs: Sequence[TrainedRun], path: Path) -> Path:
-    """One row a run: what it was, what it reached, and the id that leads back to its spec."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(_CSV_COLUMNS)
-        for trained in runs:
-            run, model = trained.run, trained.run.model
-            shape = (model.dim, run.task.tokens, model.layers, model.heads, model.rank, run.seed)
-            reached = (trained.sequences, trained.error, trained.error_se, trained.train_min)
-            cost = (run.parameters(), round(trained.seconds, 3))
-            writer.writerow((figure, run.protocol, *shape, *reached, *cost, run.id))
-    return path

@@ -24,7 +24,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from rankwise.errors import InvalidInputError, SpecError, nearest_name
 from rankwise.spec.fields import convert, describe, join, kinds, settle, shorten
@@ -94,12 +94,17 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSpec:
-    """``base`` varied along the product of ``axes``, or the explicit list ``runs``."""
+    """``base`` varied along the product of ``axes``, or the explicit list ``runs``.
+
+    ``order`` "listed" starts the runs in their own order, for a long sweep whose first part matters most; otherwise the
+    longest run starts first, so that all workers end together.
+    """
 
     name: str
     base: RunSpec | None = None
     axes: tuple[Axis, ...] = ()
     runs: tuple[RunSpec, ...] = ()
+    order: Literal["listed"] | None = None
 
     def __post_init__(self) -> None:
         settle(self)

@@ -29,10 +29,11 @@ class Plan:
     name: str
     runs: tuple[PlannedRun, ...]
     merged: int
+    as_listed: bool = False
 
-    def longest_first(self) -> list[PlannedRun]:
-        """The order to run them in: no long run is left to one worker at the end."""
-        return sorted(self.runs, key=lambda run: -run.work)
+    def queue(self) -> list[PlannedRun]:
+        """The order to run them in: the longest first, so that none is left to one worker at the end, or as listed."""
+        return list(self.runs) if self.as_listed else sorted(self.runs, key=lambda run: -run.work)
 
 
 def plan_sweep(sweep: SweepSpec) -> Plan:
@@ -53,7 +54,8 @@ def plan_sweep(sweep: SweepSpec) -> Plan:
         )
         for run_id, run in runs.items()
     )
-    return Plan(name=sweep.name, runs=planned, merged=sweep.size() - len(planned))
+    merged = sweep.size() - len(planned)
+    return Plan(name=sweep.name, runs=planned, merged=merged, as_listed=sweep.order == "listed")
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -86,7 +86,7 @@ class _Driver:
         self.engine = engine
         self.watcher = watcher
         self.tally = Tally(plan, statuses)
-        self.waiting = deque(run for run in plan.longest_first() if statuses[run.id] == "pending")
+        self.waiting = deque(run for run in plan.queue() if statuses[run.id] == "pending")
         self.given_back: list[str] = []
         self.blocked: str | None = None
         self._stop = stop
