@@ -37,8 +37,11 @@ FIGURES = {
     "in-context": "rankwise.recipes.tokens.in_context",
     "language": "rankwise.recipes.tokens.language",
     "images": "rankwise.recipes.tokens.images",
+    "saturation": "rankwise.recipes.tokens.saturation",
+    "depth": "rankwise.recipes.tokens.depth",
+    "match": "rankwise.recipes.tokens.match",
 }
-TRAINED = ("figure1", "theorem", "in-context", "language", "images")
+TRAINED = ("figure1", "theorem", "in-context", "language", "images", "saturation", "depth", "match")
 
 Say = Callable[[str], None]
 _Settings = TypeVar("_Settings")

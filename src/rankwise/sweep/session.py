@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rankwise.errors import InterruptedSweepError, RunsFailedError
+from rankwise.spec import ImagesSpec, TextSpec
 from rankwise.sweep.engines.local import LocalEngine
 from rankwise.sweep.engines.protocol import TRAIN
 from rankwise.sweep.plan import Plan
@@ -18,10 +19,24 @@ from rankwise.sweep.store import open_store
 def run_here(
     plan: Plan, directory: Path, *, workers: int | None = None, retry: bool = False, entry: str = TRAIN
 ) -> Outcome:
-    """Run ``plan`` on this machine with its store in ``directory``, showing progress on stderr."""
+    """Run ``plan`` on this machine with its store in ``directory``, showing progress on stderr.
+
+    Data that its tasks read is read once here first: what is missing or unusable is refused before anything is trained.
+    """
+    require_data(plan)
     with open_store(directory) as store, stop_on_signals() as stop:
         engine = LocalEngine(directory / "logs", entry=entry, workers=workers)
         return run_plan(plan, store, engine, watcher=watcher(), stop=stop, retry=retry)
+
+
+def require_data(plan: Plan) -> None:
+    """That every text and every set of images of ``plan`` is there, whole, and the one its spec was written for."""
+    tasks = {run.spec.task for run in plan.runs if isinstance(run.spec.task, TextSpec | ImagesSpec)}
+    if tasks:
+        from rankwise.train.build import build_task
+
+        for task in tasks:
+            build_task(task)
 
 
 def raise_for_failures(plan: Plan, outcome: Outcome, directory: Path) -> None:

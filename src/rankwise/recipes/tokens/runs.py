@@ -86,17 +86,8 @@ def token_run(task: AnyTaskSpec, shape: Shape, budget: Budget, seed: int, *, pro
 
 
 def text_task(context: int, data: str | None) -> TextSpec:
-    """The standard library, or the file ``data``: read and checked now, before anything is trained."""
-    spec = TextSpec(context=context, sha256=read_corpus(data).sha256, path=data)
-    Text(spec)
-    return spec
-
-
-def digits_task(patch: int, shift: int) -> ImagesSpec:
-    """Digits: read now, so that a missing package is noticed now."""
-    spec = ImagesSpec(source="digits", patch=patch, shift=shift)
-    _ = ImagePatches(spec).images
-    return spec
+    """The standard library, or the file ``data``, read now."""
+    return TextSpec(context=context, sha256=read_corpus(data).sha256, path=data)
 
 
 def mnist_task(patch: int, shift: int, data: str | None) -> ImagesSpec:
@@ -112,7 +103,9 @@ def mnist_task(patch: int, shift: int, data: str | None) -> ImagesSpec:
 
 def images_task(source: str, patch: int, shift: int, data: str | None) -> ImagesSpec:
     """``source`` "digits", unless ``data`` names a directory of MNIST; "mnist" from there or from its package."""
-    return mnist_task(patch, shift, data) if source == "mnist" or data is not None else digits_task(patch, shift)
+    if source == "mnist" or data is not None:
+        return mnist_task(patch, shift, data)
+    return ImagesSpec(source="digits", patch=patch, shift=shift)
 
 
 def split_data(data: str | None) -> tuple[str | None, str | None]:
