@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from rankwise.recipes.registry import Reproduced, pick_preset
 from rankwise.recipes.rows import Mean, ResultRow, mean_over_seeds
 from rankwise.recipes.tokens import images, language
-from rankwise.recipes.tokens.families import LEVELS, PERFORMANCE, Family
+from rankwise.recipes.tokens.families import DRAWN, PERFORMANCE, Family
 from rankwise.recipes.tokens.runs import Shape, lower_is_better, split_data, token_rows, token_run
 from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import new_figure, save_figure
@@ -142,7 +142,7 @@ def _draw(axes: Axes, task: str, rows: Sequence[ResultRow], means: dict[tuple[in
         for x, mean in zip(flops, line, strict=True):
             axes.annotate(f"{mean.row.layers}", (x, mean.error), xytext=(4, 4), textcoords="offset points", fontsize=7)
     draw_series(axes, series)
-    draw_levels(axes, {name: float(rows[0].extra[name]) for name in LEVELS if name in rows[0].extra})
+    draw_levels(axes, {name: float(rows[0].extra[name]) for name in DRAWN if name in rows[0].extra})
     axes.set_xscale("log")
     axes.set_xlabel("operations of a forward pass, one sequence (numbers: layers)")
     axes.set_ylabel(PERFORMANCE[task])

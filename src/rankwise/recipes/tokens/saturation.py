@@ -128,7 +128,7 @@ def _draw(axes: Axes, curves: Curves) -> None:
         curves.series("effective_end", "effective rank / n, trained", color=COLOURS[2], marker="^", linewidth=1.0),
     ]
     draw_series(axes, ranks)
-    axes.axhline(curves.random_rank, color=GUIDE, linewidth=0.8, linestyle="--")
+    axes.axhline(curves.random_rank, color=GUIDE, linewidth=0.8, linestyle="--", label="random hardmax heads")
     axes.set_ylim(0, 1.02)
     axes.set_ylabel("attention rank / n", color=_RANK)
     other = axes.twinx()
@@ -138,13 +138,12 @@ def _draw(axes: Axes, curves: Curves) -> None:
     other.grid(visible=False)
     if curves.lower_is_better:
         other.invert_yaxis()  # up is better on both axes
-    for height, colour, column in ((0.05, _RANK, "hardmax_end"), (0.10, _PERFORMANCE, "performance")):
+    for height, colour, column, label in (
+        (0.05, _RANK, "hardmax_end", "knee of the trained hardmax rank, and its range over seeds"),
+        (0.10, _PERFORMANCE, "performance", "knee of performance (right axis), and its range over seeds"),
+    ):
         knee = curves.knee(column)
         axes.plot([knee.low, knee.high], [height] * 2, color=colour, linewidth=3, alpha=0.4, solid_capstyle="round")
-        axes.plot([knee.at], [height], color=colour, marker="v", markersize=7, linestyle="")
+        axes.plot([knee.at], [height], color=colour, marker="v", markersize=7, linestyle="", label=label)
     size_axes(axes, curves)
     axes.set_title(curves.name.replace(": ", "\n"), fontsize=8.5)
-    handles, labels = (
-        first + second for first, second in zip(*(a.get_legend_handles_labels() for a in (axes, other)), strict=True)
-    )
-    axes.legend(handles, labels, fontsize=6.5, loc="center right")
