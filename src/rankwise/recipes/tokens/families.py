@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import Mean, ResultRow, mean_over_seeds
 from rankwise.recipes.tokens.knees import Knee, find_knee
 from rankwise.recipes.tokens.runs import TIMES, Budget, Shape, lower_is_better, token_run
-from rankwise.report.figures import COLOURS, label_level, new_figure, ramp
+from rankwise.report.figures import COLOURS, label_level, new_figure, ramp, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series
 from rankwise.spec import AnyTaskSpec, RunSpec
 from rankwise.theory.occupancy import hardmax_rank_mean
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 PROBE = 8
 PERFORMANCE = {"text": "bits per byte", "images": "accuracy", "in_context": "squared error / variance"}
+LEVELS = ("unigram", "bigram", "logistic")
+DRAWN = ("bigram", "logistic")  # single bytes lie so far off that they would flatten the curve
 _SHOWN = {"hardmax": "hardmax", "effective": "effective", "above_0.01": "above 1 % of the largest"}
 
 
@@ -166,8 +170,13 @@ def reading(curves: Curves) -> list[str]:
     return lines
 
 
-LEVELS = ("unigram", "bigram", "logistic")
-DRAWN = ("bigram", "logistic")  # single bytes lie so far off that they would flatten the curve
+def present_families(rows: Sequence[ResultRow], stem: Path) -> Reproduced:
+    """Table and reading of all families of ``rows``, and a figure of the first."""
+    families = families_of(rows)
+    columns, lines = table_of(families)
+    figure = draw_family(families[0], families[0].name)
+    text = "\n".join(line for curves in families for line in reading(curves))
+    return Reproduced(columns=columns, rows=lines, reading=text, files=save_figure(figure, stem))
 
 
 def draw_family(curves: Curves, title: str) -> Figure:
