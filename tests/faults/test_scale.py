@@ -5,7 +5,7 @@ import json
 import pytest
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 def test_scale(rankwise):
     rankwise.write_sweep(*["instant"] * 5000)
     code, _, err = rankwise.run()

@@ -1,0 +1,137 @@
+"""``rankwise audit MODEL``: how much rank a trained model's heads have, and, with texts, what they do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from rankwise.cli.output import print_json
+from rankwise.errors import InvalidInputError, require_int
+
+if TYPE_CHECKING:
+    from rankwise.audit.layouts import LayerRef, TensorNames
+
+
+def audit(
+    model: tyro.conf.Positional[str],
+    *,
+    config: Path | None = None,
+    q: str | None = None,
+    k: str | None = None,
+    v: str | None = None,
+    o: str | None = None,
+    heads: int | None = None,
+    kv_heads: int | None = None,
+    head_dim: int | None = None,
+    transposed: bool = False,
+    download: bool = False,
+    text: tuple[Path, ...] = (),
+    tokens: Path | None = None,
+    length: int | None = None,
+    pieces: int = 8,
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
+    json: bool = False,
+) -> None:
+    """The ranks of every head's QK and OV forms beside those of random weights; no code of the model is run.
+
+    Example: rankwise audit ./all-MiniLM-L6-v2 -o audit.json
+
+    With texts the model is also run (extra audit; by the source of transformers, never by its own), and the ranks of
+    its attention matrices are given beside those of random attention: rankwise audit DIR --text README.md
+
+    Any other layout by its tensors' names: rankwise audit weights.safetensors --q 'blocks.{layer}.wq'
+    --k 'blocks.{layer}.wk' --v 'blocks.{layer}.wv' --o 'blocks.{layer}.wo' --heads 12
+
+    Args:
+        model: A folder with config.json and safetensors, a .safetensors file, or a .gguf file (extra gguf).
+        config: The config.json of a single safetensors file.
+        q: Name of the query matrix, {layer} for the layer's number; then k and heads are needed too. A name given for
+            q and k alike means one matrix with q, k and v in turn.
+        k: Name of the key matrix.
+        v: Name of the value matrix.
+        o: Name of the output matrix.
+        heads: Number of query heads (with q).
+        kv_heads: Number of key and value heads, if fewer (with q).
+        head_dim: Rank of a head, if the matrices do not tell (with q).
+        transposed: The named matrices are stored (in, out) (with q).
+        download: Fetch MODEL from the Hugging Face hub if it is no path (JSON and safetensors only).
+        text: Text files to run the model on, UTF-8; MODEL must be a folder or a .gguf file on this machine.
+        tokens: Token ids to run it on instead: JSON, or .npy.
+        length: Tokens of a piece of text; 256 if not given.
+        pieces: How many pieces of text at most.
+        output: Also write the report as JSON to this file, for advise and reduce.
+        json: Print the report as one JSON object instead of tables.
+    """
+    names = _names(q, k, v, o, heads, kv_heads, head_dim, transposed)
+    from rankwise.audit.layouts import attention_layers
+    from rankwise.audit.source import open_model
+
+    source = open_model(model, config=config, download=download)
+    inventory = attention_layers(source, names)  # mistakes are told before torch is loaded
+    from rankwise.audit.weights import audit_weights
+
+    report = audit_weights(source, inventory, progress=_with_bar)
+    if text or tokens is not None:
+        report = replace(report, attention=_attention(Path(model), text, tokens, length, pieces))
+    if output is not None:
+        try:
+            report.write(output)
+        except OSError as error:
+            raise InvalidInputError(f"{output}: expected a file that can be written, got: {error.strerror}") from None
+    if json:
+        print_json(report.to_json())
+        return
+    from rankwise.cli.audit_table import print_report
+
+    print_report(report)
+    if report.attention is not None:
+        from rankwise.cli.attention_table import print_attention
+
+        print_attention(report.attention)
+
+
+def _attention(model: Path, text: tuple[Path, ...], tokens: Path | None, length: int | None, pieces: int) -> Any:
+    from rankwise.audit.activations import attention_document, measure_attention
+    from rankwise.audit.running import load_running
+    from rankwise.cli.reading_texts import progress_bar, read_pieces
+
+    require_int("--pieces", pieces, minimum=1)
+    running = load_running(model)
+    sequences, source = read_pieces(running, text, tokens, length=length, limit=pieces)
+    with progress_bar() as report:
+        layers = measure_attention(
+            running, sequences, progress=lambda done, total: report("Attention on texts", done, total)
+        )
+    return attention_document(layers, texts=len(sequences), source=source)
+
+
+def _names(
+    q: str | None, k: str | None, v: str | None, o: str | None, heads: int | None, kv_heads: int | None,
+    head_dim: int | None, transposed: bool,
+) -> TensorNames | None:  # fmt: skip
+    from rankwise.audit.layouts import TensorNames
+
+    given = {"q": q, "k": k, "v": v, "o": o, "heads": heads, "kv-heads": kv_heads, "head-dim": head_dim}
+    if transposed or any(value is not None for value in given.values()):
+        missing = [f"--{name}" for name in ("q", "k", "heads") if given[name] is None]
+        if q is None or k is None or heads is None:
+            raise InvalidInputError(f"expected --q, --k and --heads together, got none of: {', '.join(missing)}")
+        return TensorNames(
+            q=q, k=k, v=v, o=o, heads=heads, kv_heads=kv_heads, rank=head_dim, transposed=transposed
+        )  # fmt: skip
+    return None
+
+
+def _with_bar(layers: tuple[LayerRef, ...]) -> Iterator[LayerRef]:
+    """The layers, with a bar on stderr where someone is watching."""
+    from rich.console import Console
+    from rich.progress import track
+
+    errors = Console(stderr=True)
+    yield from track(
+        layers, description="Auditing layers", console=errors, transient=True, disable=not errors.is_terminal
+    )
