@@ -144,6 +144,7 @@ def _draw(axes: Axes, task: str, rows: Sequence[ResultRow], means: dict[tuple[in
     draw_series(axes, series)
     draw_levels(axes, {name: float(rows[0].extra[name]) for name in DRAWN if name in rows[0].extra})
     axes.set_xscale("log")
+    axes.tick_params(axis="x", which="minor", labelbottom=False)
     axes.set_xlabel("operations of a forward pass, one sequence (numbers: layers)")
     axes.set_ylabel(PERFORMANCE[task])
     axes.set_title(f"{task}: {rows[0].heads} heads, d = {rows[0].dim}", fontsize=10)

@@ -136,17 +136,17 @@ def _columns(trained: TrainedRun) -> dict[str, Value]:
         "performance": trained.error if lower_is_better(task) else 1 - trained.error,
         "forward_flops": forward_flops(run),
         **scalars,
-        **baselines(run.task),
+        **baselines(run.task, run.optim.validation_batches, run.optim.validation_batch),
         **rank_columns(trained.attention),
     }
 
 
 @lru_cache(maxsize=16)
-def baselines(task: AnyTaskSpec) -> dict[str, Value]:
-    """What is reached without attention: byte tables on the held-out windows, logistic regression on the pixels."""
+def baselines(task: AnyTaskSpec, batches: int, size: int) -> dict[str, Value]:
+    """What is reached without attention on the same held-out examples: byte tables, logistic regression on pixels."""
     if isinstance(task, TextSpec):
         text = Text(task)
-        shown = text.held_out(64, 64, torch.Generator(), dtype=torch.float32)
+        shown = text.held_out(batches, size, torch.Generator(), dtype=torch.float32)
         return {"unigram": unigram_bits(text, shown), "bigram": bigram_bits(text, shown)}
     if isinstance(task, ImagesSpec):
         return {"logistic": 1 - logistic_error(ImagePatches(task))}

@@ -108,9 +108,9 @@ def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
         _draw(axes, curves)
     for axes in panels[len(families) :]:
         axes.set_axis_off()
-    figure.suptitle(
-        "Attention rank (left axis) and performance (right axis) against the size of the heads", fontsize=11
-    )
+    figure.suptitle("Attention rank and performance against the size of the heads", fontsize=11)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
     text = [line for curves in families for line in reading(curves)]
     agree = sum(curves.knee("performance").agrees_with(curves.knee("hardmax_end")) for curves in families)
     text.append(
