@@ -89,7 +89,7 @@ def test_a_pickle_is_not_opened(tmp_path):
 def test_a_header_that_lies_about_the_size(tmp_path, shape):
     path = header(tmp_path, shape)
     tracemalloc.start()
-    with pytest.raises(ValueError, match="expected|damaged"):
+    with pytest.raises(ValueError, match=r"expected|damaged"):
         read_vectors(path)
     assert tracemalloc.get_traced_memory()[1] < 10e6
     tracemalloc.stop()
@@ -105,7 +105,7 @@ def test_safetensors_headers_that_lie(tmp_path):
         ),
     ):
         path.write_bytes(head + b"\0" * 16)
-        with pytest.raises(ValueError, match="lies.safetensors"):
+        with pytest.raises(ValueError, match=r"lies.safetensors"):
             read_vectors(path)
 
 
@@ -135,7 +135,7 @@ def test_files_that_are_not_there_or_something_else(tmp_path):
         with pytest.raises(ValueError, match="expected"):
             read_vectors(tmp_path / name)
     for missing in (tmp_path / "none.npy", tmp_path):
-        with pytest.raises(ValueError, match="expected a .npy or .safetensors file"):
+        with pytest.raises(ValueError, match=r"expected a .npy or .safetensors file"):
             read_vectors(missing)
     cut = npy(tmp_path, VECTORS)
     cut.write_bytes(cut.read_bytes()[:-8])

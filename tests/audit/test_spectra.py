@@ -32,9 +32,6 @@ def test_every_head_has_the_spectrum_of_its_dense_form(groups, group, rank, left
     """Also where the rank exceeds the dimensions."""
     left, right = random(groups * group, rank, left_dim, seed=seed), random(groups, rank, right_dim, seed=seed + 1)
     found = forms(left, right)
-    stacked = [
-        dense_values(np.concatenate(list(left[g * group : (g + 1) * group]), 1), right[g]) for g in range(groups)
-    ]
     for head in range(groups * group):
         dense = dense_values(left[head], right[head // group])
         assert_values(found.singular_values[head], dense)

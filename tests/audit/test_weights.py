@@ -12,7 +12,7 @@ from rankwise.audit.report import FORMAT, read_report
 from rankwise.audit.source import open_model
 from rankwise.audit.weights import audit_weights
 from rankwise.errors import InvalidInputError
-from tiny_models import CONFIGS, tiny_model
+from tiny_models import tiny_model
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_distances_end_at_the_window(tmp_path):
     assert [at.distance for at in head.at_distance] == [1, 16]
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", ["gpt2", "qwen2", "whisper", "deepseek-v3"])
 def test_written_and_read_it_is_the_same_and_strict_json(name, saved, tmp_path):
     written = audit_weights(open_model(saved(name)))
     written.write(tmp_path / "audit.json")

@@ -53,7 +53,7 @@ def _baseline(
     ranks = ranks_of(form.singular_values(), max(left, right))
     spread = NormalDist().inv_cdf(1 - _MISTAKE / (2 * heads))
     intervals = {
-        name: _interval(np.array([getattr(one, name) for one in ranks], dtype=float), spread, name in _INTEGERS)
+        name: _interval(np.array([getattr(one, name) for one in ranks], dtype=float), spread, name in _INTEGERS, rank)
         for name in ("effective", "stable", "energy_90", "energy_99")
     }
     return Baseline(draws=draws, **intervals)
@@ -102,15 +102,18 @@ def joint_spread(count: int) -> float:
     return NormalDist().inv_cdf(1 - _MISTAKE / max(count, 1))
 
 
-def _interval(values: Float[np.ndarray, " n"], spread: float, whole: bool) -> Interval:
+def _interval(values: Float[np.ndarray, " n"], spread: float, whole: bool, largest: int) -> Interval:
     """``spread`` deviations to each side, each side with its own: effective ranks of small heads are skewed.
 
     A deviation from n draws may come out too small, so it is raised to its 95 % confidence limit.
     """
     mean = float(values.mean())
     ends = []
-    for side in (values[values < mean], values[values > mean]):
+    # whole numbers fall on few values: a side may hold almost none, so there both sides count
+    for side in (values, values) if whole else (values[values < mean], values[values > mean]):
         deviation = math.sqrt(float(np.square(side - mean).mean())) if len(side) else 0.0
         ends.append(spread * deviation * (1 + 1.645 / math.sqrt(2 * max(len(side), 1))))
-    low, high = mean - ends[0], mean + ends[1]
-    return Interval(mean, math.floor(low - 0.5) if whole else low, math.ceil(high + 0.5) if whole else high)
+    low, high = mean - ends[0], min(mean + ends[1], largest)
+    return Interval(
+        mean, math.floor(low - 0.5) if whole else low, min(math.ceil(high + 0.5), largest) if whole else high
+    )

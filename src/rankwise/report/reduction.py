@@ -36,7 +36,16 @@ def draw_reduction(document: Mapping[str, Any], *, title: str | None = None) -> 
     ranks = sorted({point["rank"] for point in document["curve"]})
     axes.axvline(document["rank"], color=GUIDE, linewidth=0.9, linestyle=":", zorder=1)
     if document["tolerance"] is not None:
-        label_level(axes, document["tolerance"], f"tolerance {document['tolerance']:g}: rank {document['rank']}")
+        label_level(axes, document["tolerance"], f"tolerance {document['tolerance']:g}", at=0.01)
+    axes.annotate(
+        f"rank {document['rank']}",
+        (document["rank"], 0.97),
+        xycoords=("data", "axes fraction"),
+        xytext=(3, 0),
+        textcoords="offset points",
+        fontsize=8,
+        color=GUIDE,
+    )
     axes.set_xticks([rank for rank in ranks if rank % 4 == 0 or rank == min(ranks)])
     axes.set_xlim(0, full + 1)
     axes.set_xlabel(f"rank kept of each head ({full} in the model)")
@@ -51,5 +60,6 @@ def draw_reduction(document: Mapping[str, Any], *, title: str | None = None) -> 
         side.set_yticks(list(places), [point["layer"] for point in alone], fontsize=8 if len(alone) <= 12 else 5)
         side.invert_yaxis()
         side.set_xlabel(f"cost at rank {document['rank']}")
+        side.locator_params(axis="x", nbins=4)
         side.set_title("each layer cut alone")
     return figure
