@@ -27,6 +27,8 @@ from rankwise.spec import RunSpec, SweepSpec
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+KEYS = ("task", "attention", "kv_lora_rank")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:

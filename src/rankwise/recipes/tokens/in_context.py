@@ -31,6 +31,7 @@ from rankwise.tasks.in_context_baselines import baselines_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+KEYS = ("function",)
 _LINES = ("-", "--", ":", "-.", (0, (1, 4)))
 
 

@@ -21,6 +21,8 @@ from rankwise.report.figures import new_figure, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series
 from rankwise.spec import MatchSpec, SweepSpec
 
+KEYS = ("task",)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:

@@ -37,6 +37,7 @@ from rankwise.spec import SweepSpec
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+KEYS = ("task", "attention", "kv_lora_rank")
 _RANK, _PERFORMANCE = COLOURS[0], COLOURS[1]
 _COLUMNS = 3
 
