@@ -27,7 +27,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from rankwise.audit.need_curves import Curve, CurvePoint, FormCurve, rank_grid, smallest_rank
+from rankwise.audit.need_curves import Curve, CurvePoint, FormCurve, isotropic_ranks, rank_grid, smallest_rank
 from rankwise.audit.need_forms import balanced_form, inner_product, intrinsic_dimension, moments, pca_form, random_form
 from rankwise.audit.need_isotropic import isotropic_error, isotropic_need
 from rankwise.audit.need_retrieval import Contexts, Interval, Pool, draw_contexts
@@ -172,7 +172,7 @@ def measure_need(
         for rank in ranks:
             curves[kind].at(rank)
         tell(kind)
-    isotropic = [_isotropic_point(dim, rank, context, settings.heads) for rank in ranks]
+    isotropic = [_isotropic_point(dim, rank, context, settings.heads) for rank in isotropic_ranks(ranks, dim)]
     tell("isotropic")
     return Need(
         name=name,

@@ -79,6 +79,11 @@ def rank_grid(dim: int) -> list[int]:
     return sorted(grid)
 
 
+def isotropic_ranks(ranks: list[int], dim: int) -> list[int]:
+    """``ranks`` and sixteenths of dim: the isotropic curve falls where the grid of a measurement is wide."""
+    return sorted({*ranks, *(max(1, dim * part // 16) for part in range(1, 17))})
+
+
 def smallest_rank(error: Callable[[int], float], dim: int, target: float) -> int:
     """The smallest rank in 1..dim whose error is at most ``target``, by bisection: errors fall with the rank.
 

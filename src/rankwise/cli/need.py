@@ -229,8 +229,9 @@ def _print_curve(one: dict[str, Any], settings: dict[str, Any]) -> None:
     title = f"error (1 = a random key); bound: isotropic, 2 keys, {settings['heads']} head(s), any values"
     table = Table("rank", "best form", "95 %", "recall", "SVD", "PCA", "random", "isotropic", "bound", title=title)
     curves = one["curves"]
-    rows = zip(curves["best"], curves["svd"], curves["pca"], curves["random"], one["isotropic"], strict=True)
-    for best, svd, pca, random, isotropic in rows:
+    worst = {point["rank"]: point for point in one["isotropic"]}
+    for best, svd, pca, random in zip(*(curves[kind] for kind in ("best", "svd", "pca", "random")), strict=True):
+        isotropic = worst[best["rank"]]
         table.add_row(
             str(best["rank"]),
             f"{best['error']:.4f} {best['form']}",

@@ -106,13 +106,13 @@ def _draw_worst_case(axes: Axes, one: Mapping[str, Any], settings: Mapping[str, 
 def _draw_several(
     left: Axes, right: Axes, measurements: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]
 ) -> None:
-    for index, (one, colour) in enumerate(zip(measurements, ramp(len(measurements)), strict=True)):
+    for one, colour in zip(measurements, ramp(len(measurements)), strict=True):
         points = one["curves"]["best"]
         left.plot(
-            [point["rank"] for point in points], [point["error"] for point in points], color=colour, label=str(index)
+            [point["rank"] for point in points], [point["error"] for point in points], color=colour, label=_block(one)
         )
     _draw_worst_case(left, measurements[0], settings)
-    label_level(left, settings["target"], f"target {settings['target']:g}", at=0.01)
+    label_level(left, settings["target"], f"target {settings['target']:g}", at=0.99)
     _rank_axis(left, measurements[0]["dim"])
     left.set_ylim(0, 1)
     left.set_ylabel("retrieval error (1 = a random key)")
@@ -131,11 +131,16 @@ def _draw_several(
     label_level(right, measurements[0]["need_isotropic"], "need of isotropic data", at=0.01)
     right.set_ylim(0, 1.08 * measurements[0]["dim"])
     step = -(-len(at) // _MOST_TICKS)
-    right.set_xticks(at[::step])
+    right.set_xticks(at[::step], [_block(one) for one in measurements[::step]])
     right.set_xlabel("attention block")
     right.set_ylabel("rank")
     right.set_title(f"Smallest rank for error {settings['target']:g}")
     right.legend(loc="center left")
+
+
+def _block(one: Mapping[str, Any]) -> str:
+    """``3`` of ``layer 3 (encoder.layer.3.attention.self)``."""
+    return str(one["name"]).split(" (", maxsplit=1)[0].removeprefix("layer ")
 
 
 def _rank_axis(axes: Axes, dim: int) -> None:
