@@ -24,6 +24,7 @@ def reproduce(
     protocol: str | None = None,
     sequences: int | None = None,
     pieces: tuple[int, ...] = (),
+    data: Path | None = None,
     vectors: Path | None = None,
     keep: Path | None = None,
     train: bool = True,
@@ -47,6 +48,7 @@ def reproduce(
         protocol: How to train: capacity (the best we know, the default) or paper (the authors' recipe to the letter).
         sequences: Training examples of every run, instead of the preset's.
         pieces: Train only these parts of the preset, counted from 1 in the order that its recipe lists.
+        data: A text file (language) or a directory of MNIST (images) in place of the preset's data.
         vectors: A .npy or .safetensors file whose rows are points too (anisotropic).
         keep: Merge the runs into this directory's FIGURE.csv and draw from it there, with a part of its README.md.
         train: With --no-train, draw what the store already holds, also while another command trains it.
@@ -65,6 +67,7 @@ def reproduce(
         require_int("--workers", workers, minimum=1)
     where.check()
     options: dict[str, object] = {"protocol": protocol, "sequences": sequences, "seeds": seeds, "vectors": vectors}
+    options["data"] = None if data is None else str(data)
     given = {name: value for name, value in (options | {"pieces": pieces or None}).items() if value is not None}
     if figure in TRAINED:
         from rankwise.recipes.kept import keep as keep_results

@@ -107,7 +107,7 @@ def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
     known: dict[TaskSpec, dict[str, Any]] = {}
     found = []
     for trained in with_progress(runs, "measuring the data"):
-        task = trained.run.task
+        task = trained.run.neighbors
         if task not in known:
             known[task] = describe_data(task)
         found.append(result_row("anisotropic", trained, known[task]))
@@ -119,9 +119,9 @@ def describe_data(task: TaskSpec) -> dict[str, Any]:
     import torch
 
     from rankwise.measure import participation_ratio
-    from rankwise.train.build import build_task
+    from rankwise.train.build import build_neighbors
 
-    built = build_task(task)
+    built = build_neighbors(task)
     points = built.sample(_SAMPLES // task.points, torch.Generator().manual_seed(1)).points.flatten(0, 1).double()
     centred = points - points.mean(dim=0)
     # eigenvalues of the covariance are squared singular values: their roots stand for the long matrix

@@ -115,15 +115,15 @@ def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
     """One row a run, with its bias and the error of the best linear predictor (and constant) for it."""
     import torch
 
-    from rankwise.train.build import build_task
+    from rankwise.train.build import build_neighbors
 
     linear: dict[float, float] = {}
     found = []
     for trained in runs:
-        task = trained.run.task
+        task = trained.run.neighbors
         (bias,) = task.biases
         if bias not in linear:
-            linear[bias] = build_task(task).baselines(torch.Generator().manual_seed(0), 20_000).linear.mean
+            linear[bias] = build_neighbors(task).baselines(torch.Generator().manual_seed(0), 20_000).linear.mean
         extra = {"bias": round(bias / margin_deviation(task.dim), 6), "linear_error": linear[bias]}
         found.append(result_row("biased", trained, extra))
     return found

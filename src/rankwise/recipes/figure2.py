@@ -78,6 +78,7 @@ def sweep(
 
 def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
     """One row a head."""
+    from rankwise.nn.attention import MultiheadAttention
     from rankwise.nn.transformer import Transformer
     from rankwise.recipes.weights import trained_model
 
@@ -86,6 +87,7 @@ def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
         model = trained_model(trained)
         assert isinstance(model, Transformer)
         (layer,) = model.attention_layers()
+        assert isinstance(layer, MultiheadAttention)
         for head in range(layer.spec.heads):
             scores = layer.score_scale(head) * layer.qk(head).dense()
             qk_angle, qk_scale = angle_and_scale(scores, sign=-1)

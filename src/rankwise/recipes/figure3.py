@@ -85,7 +85,7 @@ def placed(run: RunSpec, kind: Positions) -> RunSpec:
     """``run``, which has no positions, with positions of that kind."""
     if kind == "none":
         return run
-    model, points = run.model, run.task.points
+    model, points = run.model, run.neighbors.points
     changes: dict[str, Any] = {"model.positions": kind.partition(",")[0], "model.max_points": points}
     if kind != "additive":
         changes["model.position_dim"] = model.dim

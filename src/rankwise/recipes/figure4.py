@@ -92,7 +92,7 @@ def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
     for trained in with_progress(runs, "evaluating"):
         model = trained_model(trained)
         for points in EVALUATED:
-            task = FarthestNeighbor(trained.run.task.dim, points)
+            task = FarthestNeighbor(trained.run.neighbors.dim, points)
             found = error_of(model, task, _examples(points), trained.run.model.heads)
             extra = {
                 "evaluated_points": points,

@@ -77,7 +77,7 @@ def of_preset(rows: Sequence[ResultRow], *sweeps: SweepSpec) -> list[ResultRow]:
         for run in sweep.expand():
             model, optim = run.model, run.optim
             ids.add(run.id)
-            shape = (model.dim, run.task.points, model.layers, model.heads, model.rank)
+            shape = (model.dim, run.task.tokens, model.layers, model.heads, model.rank)
             shapes.add((*shape, optim.steps * optim.batch))
     return [row for row in rows if row.run_id in ids or (*_values(row, _SHAPE), row.sequences) in shapes]
 
@@ -104,8 +104,8 @@ def with_part(text: str, name: str, part: str) -> str:
     """``text`` with the part called ``name`` replaced or added, parts in the order of the registry."""
     head, parts = split_parts(text)
     parts[name] = part
-    order = {figure: place for place, figure in enumerate(FIGURES)}
-    names = sorted(parts, key=lambda one: (order.get(one.partition("-")[0], len(order)), one))
+    order = [f"{figure}-" for figure in FIGURES]
+    names = sorted(parts, key=lambda one: ([not one.startswith(figure) for figure in order], one))
     marked = [f"<!-- begin {one} -->\n{parts[one].strip()}\n<!-- end {one} -->" for one in names]
     return "\n\n".join([head.strip(), *marked]) + "\n"
 

@@ -41,8 +41,17 @@ FIGURES = {
     "biased": "rankwise.recipes.biased",
     "anisotropic": "rankwise.recipes.anisotropic",
     "theorem": "rankwise.recipes.theorem",
+    "in-context": "rankwise.recipes.tokens.in_context",
+    "language": "rankwise.recipes.tokens.language",
+    "images": "rankwise.recipes.tokens.images",
+    "saturation": "rankwise.recipes.tokens.saturation",
+    "depth": "rankwise.recipes.tokens.depth",
+    "match": "rankwise.recipes.tokens.match",
 }
-TRAINED = ("figure1", "figure2", "figure3", "figure4", "dimension", "cliff", "biased", "anisotropic", "theorem")
+TRAINED = (
+    *("figure1", "figure2", "figure3", "figure4", "dimension", "cliff", "biased", "anisotropic", "theorem"),
+    *("in-context", "language", "images", "saturation", "depth", "match"),
+)
 
 Say = Callable[[str], None]
 _Settings = TypeVar("_Settings")
