@@ -1,0 +1,3 @@
+function initAudit() {}
+function initNeed() {}
+function initReduce() {}
