@@ -7,6 +7,7 @@ from tyro.extras import SubcommandApp
 
 def app() -> SubcommandApp:
     """All commands, in the order ``rankwise --help`` shows them."""
+    from rankwise.cli.audit import audit
     from rankwise.cli.bound import bound
     from rankwise.cli.demo import demo
     from rankwise.cli.doctor import doctor
@@ -18,6 +19,6 @@ def app() -> SubcommandApp:
     from rankwise.cli.sweep import sweep
 
     commands = SubcommandApp()
-    for command in (demo, reproduce, sweep, status, results, bound, saturate, models, doctor):
+    for command in (demo, reproduce, sweep, status, results, bound, saturate, audit, models, doctor):
         commands.command(command)
     return commands

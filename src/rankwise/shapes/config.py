@@ -66,7 +66,7 @@ def read_config(path: Path | str) -> ModelShape:
 
 def shape_of_config(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
     """The shape that a configuration describes; ``name`` is used when the configuration has none."""
-    part = _Part(config)
+    part = ConfigPart(config)
     while not part.has(*_HEADS) and (nested := next((key for key in _PARTS if part.has(key)), None)):
         part = part.nested(nested)
     part.require(("the model dimension", _DIM), ("the number of layers", _LAYERS), ("the number of heads", _HEADS))
@@ -102,7 +102,7 @@ def shape_of_config(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
     )
 
 
-class _Part:
+class ConfigPart:
     """A JSON object with its path from the top, so that every complaint names the whole key."""
 
     def __init__(self, values: Mapping[str, Any], path: str = "") -> None:
@@ -112,10 +112,10 @@ class _Part:
         """Whether one of the keys is there; null means absent."""
         return any(self.values.get(key) is not None for key in keys)
 
-    def nested(self, key: str) -> _Part:
+    def nested(self, key: str) -> ConfigPart:
         if not isinstance(self.values[key], Mapping):
             raise self.wrong(key, "an object of keys and values", self.values[key])
-        return _Part(self.values[key], f"{self.path}{key}.")
+        return ConfigPart(self.values[key], f"{self.path}{key}.")
 
     def require(self, *wanted: tuple[str, tuple[str, ...]]) -> None:
         missing = [f"{meaning} ({', '.join(keys)})" for meaning, keys in wanted if not self.has(*keys)]
@@ -155,7 +155,7 @@ class _Part:
         return InvalidInputError(f"{self.path}{key}: expected {expected}, got {shown}")
 
 
-def _rank(part: _Part, dim: int, heads: int) -> int:
+def _rank(part: ConfigPart, dim: int, heads: int) -> int:
     if part.has(*_RANK):
         return part.number(*_RANK)
     if dim % heads:
@@ -166,7 +166,7 @@ def _rank(part: _Part, dim: int, heads: int) -> int:
     return dim // heads
 
 
-def _kv_heads(part: _Part, heads: int) -> int:
+def _kv_heads(part: ConfigPart, heads: int) -> int:
     if part.switch("new_decoder_architecture"):  # Falcon 40B and later, whatever they say under multi_query
         key = "num_kv_heads"
     elif part.switch("multi_query_attention"):  # ChatGLM
@@ -186,7 +186,7 @@ def _kv_heads(part: _Part, heads: int) -> int:
     return kv_heads
 
 
-def _latent(part: _Part) -> LatentShape | None:
+def _latent(part: ConfigPart) -> LatentShape | None:
     if not part.has("kv_lora_rank"):
         return None
     return LatentShape(
@@ -196,7 +196,7 @@ def _latent(part: _Part) -> LatentShape | None:
     )
 
 
-def _mlp_width(part: _Part, dim: int) -> int | None:
+def _mlp_width(part: ConfigPart, dim: int) -> int | None:
     """None when the config does not tell one width for all layers."""
     stated = next((key for key in _MLP if part.has(key)), None)
     if stated is not None:
@@ -206,7 +206,7 @@ def _mlp_width(part: _Part, dim: int) -> int | None:
     return 4 * dim if unset else None
 
 
-def _cached_layers(part: _Part, layers: int) -> tuple[int | None, str | None]:
+def _cached_layers(part: ConfigPart, layers: int) -> tuple[int | None, str | None]:
     """How many layers keep keys and values of every token, and what to say when the row cannot show all of them."""
     differing = [key for key in _DIFFERING if _differs(part, key)]
     if differing:
@@ -247,7 +247,7 @@ _DIFFERING: dict[str, tuple[str, ...]] = {
 }
 
 
-def _differs(part: _Part, key: str) -> bool:
+def _differs(part: ConfigPart, key: str) -> bool:
     value = part.values.get(key)
     if value is None or value == [] or value == {}:
         return False

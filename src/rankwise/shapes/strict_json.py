@@ -25,14 +25,19 @@ def read_json_object(path: Path) -> dict[str, Any]:
         raise InvalidInputError(f"{path}: expected a readable file, got: {error.strerror}") from None
     if len(content) > MAX_BYTES:
         raise InvalidInputError(f"{path}: expected at most {MAX_BYTES // 2**20} MB of JSON, got a larger file")
+    return parse_json_object(content, where=str(path))
+
+
+def parse_json_object(content: bytes, *, where: str) -> dict[str, Any]:
+    """The JSON object that ``content`` spells; complaints start with ``where``. The caller bounds the size."""
     try:
         read = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_without_duplicates, parse_constant=_constant)
     except _RefusedError as refused:
-        raise InvalidInputError(f"{path}: {refused}") from None
+        raise InvalidInputError(f"{where}: {refused}") from None
     except (ValueError, RecursionError) as error:  # also bad UTF-8 and integers of thousands of digits
-        raise InvalidInputError(f"{path}: expected JSON, got something else: {error}") from None
+        raise InvalidInputError(f"{where}: expected JSON, got something else: {error}") from None
     if not isinstance(read, dict):
-        raise InvalidInputError(f"{path}: expected a JSON object of keys and values, got a {type(read).__name__}")
+        raise InvalidInputError(f"{where}: expected a JSON object of keys and values, got a {type(read).__name__}")
     return read
 
 

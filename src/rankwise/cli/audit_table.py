@@ -1,0 +1,159 @@
+"""An audit as a person reads it: the number that matters, a row a layer, the heads to look at, what was left out."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from rich.table import Table
+from rich.text import Text
+
+from rankwise.audit.report import AuditReport, HeadReport, LayerReport
+from rankwise.cli.output import console
+
+_NAMED = 3
+
+
+def print_report(report: AuditReport) -> None:
+    """Everything on stdout; names from files never act as markup."""
+    out = console()
+    for line in headline(report):
+        out.print(Text(line), style="bold", soft_wrap=True)
+    out.print(_layers_table(report))
+    for line in _details(report):
+        out.print(Text(line), soft_wrap=True)
+
+
+def headline(report: AuditReport) -> Iterator[str]:
+    """What was measured, against what chance gives."""
+    heads = [(layer, head) for layer in report.layers for head in layer.head_reports]
+    share = statistics.median(head.qk.effective / layer.qk_baseline.effective.mean for layer, head in heads)
+    below = sum(head.qk.effective < layer.qk_baseline.effective.low for layer, head in heads)
+    pairs = sum(layer.pairs for layer in report.layers)
+    redundant = {form: _redundant(report, form) for form in ("QK", "OV")}
+    yield (
+        f"{report.model}: the median head's QK form has {share:.0%} of the effective rank of random weights; "
+        f"{below} of {len(heads)} heads lie below chance."
+    )
+    yield f"Of {pairs:,} pairs of heads in a layer, {redundant['QK']} overlap in QK and {redundant['OV']} in OV."
+
+
+def _redundant(report: AuditReport, form: str) -> int:
+    return sum(pair.redundant and pair.form == form for layer in report.layers for pair in layer.overlaps)
+
+
+def _layers_table(report: AuditReport) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    columns = ("layer", "heads", "rank", "mask", "QK effective\nmean (least - most)", "random", "QK 90 %\nenergy",
+               "below\nchance", "OV effective\nmean (least - most)", "random", "overlapping\nQK, OV")  # fmt: skip
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="left" if place in (0, 3) else "right", no_wrap=True)
+    for layer in report.layers:
+        table.add_row(*(Text(cell) for cell in _cells(layer)))
+    return table
+
+
+def _cells(layer: LayerReport) -> Iterator[str]:
+    heads = layer.head_reports
+    yield layer.name
+    yield str(layer.heads) if layer.kv_heads == layer.heads else f"{layer.heads}/{layer.kv_heads}"
+    yield str(layer.rank) if layer.rank == layer.value_rank else f"{layer.rank}, {layer.value_rank}"
+    yield layer.mask if layer.window is None else f"{layer.mask} {layer.window}"
+    yield _range([head.qk.effective for head in heads])
+    yield f"{layer.qk_baseline.effective.mean:.1f}"
+    yield f"{statistics.mean(head.qk.energy_90 for head in heads):.1f}"
+    yield str(sum(head.qk.effective < layer.qk_baseline.effective.low for head in heads))
+    yield _range([head.ov.effective for head in heads if head.ov is not None])
+    yield "-" if layer.ov_baseline is None else f"{layer.ov_baseline.effective.mean:.1f}"
+    counts = (sum(pair.redundant and pair.form == form for pair in layer.overlaps) for form in ("QK", "OV"))
+    yield ", ".join(map(str, counts))
+
+
+def _range(values: list[float]) -> str:
+    if not values:
+        return "-"
+    return f"{statistics.mean(values):.1f} ({min(values):.1f} - {max(values):.1f})"
+
+
+def _details(report: AuditReport) -> Iterator[str]:
+    ordered = sorted(
+        ((layer, head) for layer in report.layers for head in layer.head_reports),
+        key=lambda pair: pair[1].qk.effective / pair[0].qk_baseline.effective.mean,
+    )
+    named = min(_NAMED, len(ordered) // 2) or 1
+    yield ""
+    yield "Least QK rank: " + "; ".join(_head(layer, head) for layer, head in ordered[:named]) + "."
+    yield "Most QK rank:  " + "; ".join(_head(layer, head) for layer, head in reversed(ordered[-named:])) + "."
+    yield from _closest(report)
+    yield from _distances(report)
+    yield from _biases(report)
+    yield from _groups(report)
+    folded = sorted({item for layer in report.layers for item in layer.folded_in})
+    yield "Folded in: " + ("; ".join(folded) if folded else "nothing") + "."
+    stored = ", ".join(f"{count} {dtype}" for dtype, count in report.storage.items())
+    yield f"Tensors read: {stored} ({report.file_format}, {report.architecture})."
+    quantised = [dtype for dtype in report.storage if dtype not in ("F64", "F32", "F16", "BF16")]
+    if quantised:
+        yield f"Quantised as {', '.join(quantised)}: small singular values carry its noise, so ranks read high."
+    for note in dict.fromkeys((*report.notes, *(note for layer in report.layers for note in layer.notes))):
+        yield f"Note: {note}."
+    for item in report.not_audited:
+        yield f"Not audited: {item.what}: {item.reason}."
+    yield (
+        "Effective rank: exp of the entropy of the singular values. Random: independent Gaussian weights of the same "
+        "shapes. Below chance: below where all heads of a random model would lie. Weights bound what a head can do; "
+        "what it does on data is another question."
+    )
+
+
+def _head(layer: LayerReport, head: HeadReport) -> str:
+    return (
+        f"{layer.name} head {head.head} {head.qk.effective:.1f} of {layer.rank} "
+        f"(random {layer.qk_baseline.effective.mean:.1f}; 90 % energy in {head.qk.energy_90})"
+    )
+
+
+def _closest(report: AuditReport) -> Iterator[str]:
+    for form, sides in (("QK", ("query", "key")), ("OV", ("written", "read"))):
+        pairs = [(layer, pair) for layer in report.layers for pair in layer.overlaps if pair.form == form]
+        if not pairs:
+            continue
+        layer, pair = max(pairs, key=lambda item: (item[1].redundant, min(item[1].left, item[1].right)))
+        yield (
+            f"Closest in {form}: {layer.name} heads {pair.heads[0]} and {pair.heads[1]}: {sides[0]} side "
+            f"{pair.left:.2f} (chance {pair.left_random:.2f}), {sides[1]} side {pair.right:.2f} "
+            f"(chance {pair.right_random:.2f}); called overlapping when both exceed .50 and chance."
+        )
+
+
+def _distances(report: AuditReport) -> Iterator[str]:
+    heads = [head for layer in report.layers for head in layer.head_reports if head.at_distance]
+    if not heads:
+        return
+    found: dict[int, list[float]] = {0: [head.qk.effective for head in heads]}
+    for head in heads:
+        for at in head.at_distance:
+            found.setdefault(at.distance, []).append(at.effective)
+    means = ", ".join(f"{distance}: {statistics.mean(values):.1f}" for distance, values in sorted(found.items()))
+    yield f"Rotary positions: mean effective QK rank by distance of the key - {means}."
+
+
+def _biases(report: AuditReport) -> Iterator[str]:
+    pairs = [
+        (head.qk.effective, head.qk_with_bias.effective)
+        for layer in report.layers
+        for head in layer.head_reports
+        if head.qk_with_bias is not None
+    ]
+    if pairs:
+        without, with_bias = (statistics.mean(column) for column in zip(*pairs, strict=True))
+        yield f"Biases: mean effective QK rank {without:.1f} without them (above), {with_bias:.1f} with."
+
+
+def _groups(report: AuditReport) -> Iterator[str]:
+    groups = [group.qk.effective for layer in report.layers for group in layer.groups]
+    if groups:
+        yield (
+            f"Shared keys: all query heads of a key head together use {statistics.mean(groups):.1f} of its rank "
+            f"(effective, mean; least {min(groups):.1f})."
+        )
