@@ -159,6 +159,8 @@ class AuditReport:
     layers: tuple[LayerReport, ...]
     not_audited: tuple[NotAudited, ...]
     notes: tuple[str, ...]
+    attention: dict[str, Any] | None = None
+    """What the heads did on texts (``activations.attention_document``), where the model was run."""
 
     @property
     def heads(self) -> int:
@@ -167,7 +169,10 @@ class AuditReport:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; every number is finite."""
-        return {"format": FORMAT, **_rounded(asdict(self))}
+        values = _rounded(asdict(self))
+        if self.attention is None:
+            del values["attention"]
+        return {"format": FORMAT, **values}
 
     def write(self, path: Path) -> None:
         """To a file, in one piece."""

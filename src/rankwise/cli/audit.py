@@ -1,15 +1,16 @@
-"""``rankwise audit MODEL``: how much rank a trained model's heads have, from its weights alone."""
+"""``rankwise audit MODEL``: how much rank a trained model's heads have, and, with texts, what they do with it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from rankwise.cli.output import print_json
-from rankwise.errors import InvalidInputError
+from rankwise.errors import InvalidInputError, require_int
 
 if TYPE_CHECKING:
     from rankwise.audit.layouts import LayerRef, TensorNames
@@ -28,12 +29,19 @@ def audit(
     head_dim: int | None = None,
     transposed: bool = False,
     download: bool = False,
+    text: tuple[Path, ...] = (),
+    tokens: Path | None = None,
+    length: int | None = None,
+    pieces: int = 8,
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
     json: bool = False,
 ) -> None:
     """The ranks of every head's QK and OV forms beside those of random weights; no code of the model is run.
 
     Example: rankwise audit ./all-MiniLM-L6-v2 -o audit.json
+
+    With texts the model is also run (extra audit; by the source of transformers, never by its own), and the ranks of
+    its attention matrices are given beside those of random attention: rankwise audit DIR --text README.md
 
     Any other layout by its tensors' names: rankwise audit weights.safetensors --q 'blocks.{layer}.wq'
     --k 'blocks.{layer}.wk' --v 'blocks.{layer}.wv' --o 'blocks.{layer}.wo' --heads 12
@@ -51,6 +59,10 @@ def audit(
         head_dim: Rank of a head, if the matrices do not tell (with q).
         transposed: The named matrices are stored (in, out) (with q).
         download: Fetch MODEL from the Hugging Face hub if it is no path (JSON and safetensors only).
+        text: Text files to run the model on, UTF-8; MODEL must be a folder or a .gguf file on this machine.
+        tokens: Token ids to run it on instead: JSON, or .npy.
+        length: Tokens of a piece of text; 256 if not given.
+        pieces: How many pieces of text at most.
         output: Also write the report as JSON to this file, for advise and reduce.
         json: Print the report as one JSON object instead of tables.
     """
@@ -63,6 +75,8 @@ def audit(
     from rankwise.audit.weights import audit_weights
 
     report = audit_weights(source, inventory, progress=_with_bar)
+    if text or tokens is not None:
+        report = replace(report, attention=_attention(Path(model), text, tokens, length, pieces))
     if output is not None:
         try:
             report.write(output)
@@ -74,6 +88,25 @@ def audit(
     from rankwise.cli.audit_table import print_report
 
     print_report(report)
+    if report.attention is not None:
+        from rankwise.cli.attention_table import print_attention
+
+        print_attention(report.attention)
+
+
+def _attention(model: Path, text: tuple[Path, ...], tokens: Path | None, length: int | None, pieces: int) -> Any:
+    from rankwise.audit.activations import attention_document, measure_attention
+    from rankwise.audit.running import load_running
+    from rankwise.cli.reading_texts import progress_bar, read_pieces
+
+    require_int("--pieces", pieces, minimum=1)
+    running = load_running(model)
+    sequences, source = read_pieces(running, text, tokens, length=length, limit=pieces)
+    with progress_bar() as report:
+        layers = measure_attention(
+            running, sequences, progress=lambda done, total: report("Attention on texts", done, total)
+        )
+    return attention_document(layers, texts=len(sequences), source=source)
 
 
 def _names(

@@ -12,6 +12,7 @@ def app() -> SubcommandApp:
     from rankwise.cli.demo import demo
     from rankwise.cli.doctor import doctor
     from rankwise.cli.models import models
+    from rankwise.cli.reduce import reduce
     from rankwise.cli.reproduce import reproduce
     from rankwise.cli.results import results
     from rankwise.cli.saturate import saturate
@@ -19,6 +20,6 @@ def app() -> SubcommandApp:
     from rankwise.cli.sweep import sweep
 
     commands = SubcommandApp()
-    for command in (demo, reproduce, sweep, status, results, bound, saturate, audit, models, doctor):
+    for command in (demo, reproduce, sweep, status, results, bound, saturate, audit, reduce, models, doctor):
         commands.command(command)
     return commands

@@ -376,7 +376,10 @@ def _rotated(
     if positions is None:
         positions = torch.arange(x.shape[1], device=x.device)
     cos, sin = rotation(positions, spec, x.shape[3], x.dtype)
-    return rotate(x, cos.unsqueeze(-2), sin.unsqueeze(-2), spec.interleaved)
+    if spec.frequencies is None:
+        return rotate(x, cos.unsqueeze(-2), sin.unsqueeze(-2), spec.interleaved)
+    each = x.shape[2] // cos.shape[-2]  # heads that turn alike
+    return rotate(x, cos.repeat_interleave(each, -2), sin.repeat_interleave(each, -2), spec.interleaved)
 
 
 def _rotary_spec(rope: RotarySpec | float | None) -> RotarySpec | None:

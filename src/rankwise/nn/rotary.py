@@ -1,6 +1,6 @@
 """Rotary positions: pairs of coordinates turn by an angle proportional to the position.
 
-Shapes: N positions, R rank, P = dims / 2 rotating pairs.
+Shapes: N positions, R rank, P = dims / 2 rotating pairs, F rows of frequencies.
 """
 
 from __future__ import annotations
@@ -15,15 +15,20 @@ from rankwise.spec.attention import RotarySpec
 
 def rotation(
     positions: Int[Tensor, "... N"], spec: RotarySpec, rank: int, dtype: torch.dtype
-) -> tuple[Float[Tensor, "... N P"], Float[Tensor, "... N P"]]:
+) -> tuple[Float[Tensor, "... P"], Float[Tensor, "... P"]]:
     """Cosine and sine of ``position * base**(-2i / dims)`` for the pairs i = 0 .. P - 1 of a rank-``rank`` head.
 
     ``dtype`` is that of the tensor to be rotated: float64 angles are computed and returned for float64,
     float32 ones (as ``transformers`` does) for every narrower type, whose integers would end at 256 (bfloat16).
-    Leading dimensions of ``positions`` must broadcast with those of the tensor to be rotated.
+    Leading dimensions of ``positions`` must broadcast with those of the tensor to be rotated. Where ``spec`` has
+    ``frequencies`` of its own, the last two dimensions are their rows and pairs: [..., N, F, P].
     """
     exact = torch.float64 if dtype == torch.float64 else torch.float32
     dims = spec.rotated(rank)
+    if spec.frequencies is not None:
+        rows = torch.tensor(spec.frequencies, dtype=exact, device=positions.device)
+        turned = positions[..., None, None].to(exact) * rows
+        return turned.cos(), turned.sin()
     exponents = torch.arange(0, dims, 2, dtype=exact, device=positions.device) / dims
     angles = positions[..., None].to(exact) * (1.0 / spec.base**exponents)
     return angles.cos(), angles.sin()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rankwise.errors import InvalidInputError, require_choice, require_int
+from rankwise.errors import InvalidInputError, require_choice, require_int, require_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,21 +17,37 @@ class RotarySpec:
 
     ``dims`` is how many of the rank's coordinates rotate (all by default, must be even).
     ``interleaved`` pairs neighbours (2i, 2i+1); otherwise (i, i + dims/2), as Llama does.
+    ``frequencies`` says instead by how much each pair turns a position: one row for all heads, or one a key head (a
+    head that has lost some of its pairs keeps the frequencies of the others); ``base`` and ``dims`` then say nothing.
     """
 
     base: float = 10_000.0
     dims: int | None = None
     interleaved: bool = False
+    frequencies: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.base, bool) or not isinstance(self.base, int | float) or not 1 < self.base < float("inf"):
             raise InvalidInputError(f"rope.base: expected a finite number above 1, got {self.base!r}")
         if self.dims is not None and require_int("rope.dims", self.dims, minimum=2) % 2:
             raise InvalidInputError(f"rope.dims: expected an even number (they rotate in pairs), got {self.dims}")
+        if self.frequencies is not None:
+            self._require_frequencies(self.frequencies)
+
+    def _require_frequencies(self, rows: tuple[tuple[float, ...], ...]) -> None:
+        if self.dims is not None:
+            raise InvalidInputError(f"rope.dims: expected None where frequencies are given, got {self.dims}")
+        if not rows or not rows[0] or any(len(row) != len(rows[0]) for row in rows):
+            raise InvalidInputError("rope.frequencies: expected rows of one length of at least 1, got none or several")
+        for row in rows:
+            for value in row:
+                require_number("rope.frequencies", value)
 
     def rotated(self, rank: int) -> int:
         """How many of ``rank`` coordinates rotate."""
         dims = rank if self.dims is None else self.dims
+        if self.frequencies is not None:
+            dims = 2 * len(self.frequencies[0])
         if dims > rank or dims % 2:
             raise InvalidInputError(
                 f"rope: {dims} rotating coordinates do not fit rank {rank}; "
@@ -85,6 +101,12 @@ class AttentionSpec:
             raise InvalidInputError(f"average: expected a divisor of heads={self.heads}, got {self.average}")
         if self.rope is not None:
             self.rope.rotated(self.rank)
+            rows = self.rope.frequencies
+            if rows is not None and len(rows) not in (1, self.key_heads):
+                raise InvalidInputError(
+                    f"rope.frequencies: expected one row, or one for each of {self.key_heads} key heads, "
+                    f"got {len(rows)}"
+                )
 
     @property
     def value_dim(self) -> int:

@@ -39,6 +39,8 @@ class LatentSpec:
         require_int("qk_rope_head_dim", self.qk_rope_head_dim, minimum=0)
         if not isinstance(self.rope, RotarySpec):
             raise InvalidInputError(f"rope: expected a RotarySpec, got {self.rope!r}")
+        if self.rope.frequencies is not None:
+            raise InvalidInputError("rope.frequencies: expected None in latent attention, whose heads share a key")
         if self.qk_rope_head_dim % 2 and self.rope.dims is None:
             raise InvalidInputError(
                 f"qk_rope_head_dim: expected an even number (they rotate in pairs), got {self.qk_rope_head_dim}"
