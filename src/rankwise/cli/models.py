@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankwise.cli.output import console, print_json
+from rankwise.cli.output import console, print_json, short
 
 if TYPE_CHECKING:
     from rankwise.shapes import ModelShape
@@ -53,14 +53,6 @@ def _grouped(number: int) -> str:
     return f"{number:,}"
 
 
-def _short(number: float) -> str:
-    """Three digits and a decimal prefix: 906M."""
-    for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= 0.9995 * size:
-            return f"{number / size:#.3g}".rstrip(".") + prefix
-    return f"{number:g}"
-
-
 def _share(number: float) -> str:
     return f"{number:.3f}".removeprefix("0")
 
@@ -91,9 +83,9 @@ _COLUMNS = (
     _Column("heads", "H", lambda shape: shape.heads),
     _Column("kv_heads", "kv", lambda shape: shape.kv_heads if shape.latent is None else None),
     _Column("rank_share", "Hr/d", lambda shape: shape.rank_share, "{:.3g}".format),
-    _Column("parameters_per_layer", "4rHd", lambda shape: shape.parameters, _short),
-    _Column("stored_parameters_per_layer", "stored", lambda shape: shape.stored_parameters, _short, spare=True),
-    _Column("kv_cache_bytes_per_token", "KV B/\ntoken", lambda shape: shape.kv_bytes_per_token, _short),
+    _Column("parameters_per_layer", "4rHd", lambda shape: shape.parameters, short),
+    _Column("stored_parameters_per_layer", "stored", lambda shape: shape.stored_parameters, short, spare=True),
+    _Column("kv_cache_bytes_per_token", "KV B/\ntoken", lambda shape: shape.kv_bytes_per_token, short),
     _Column("lower_bound", "error\n>=", lambda shape: _lower_bound(shape, "scaled_identity"), _share),
     _Column("lower_bound_any_values", "any\nvalues", lambda shape: _lower_bound(shape, "any"), _share, spare=True),
 )

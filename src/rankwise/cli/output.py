@@ -25,3 +25,11 @@ def console() -> Console:
     """A console on stdout that respects NO_COLOR and does not cut tables when it is not a terminal."""
     out = _PatientConsole(highlight=False)
     return out if out.is_terminal else _PatientConsole(highlight=False, width=160)
+
+
+def short(number: float) -> str:
+    """Three digits and a decimal prefix: 906M."""
+    for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= 0.9995 * size:
+            return f"{number / size:#.3g}".rstrip(".") + prefix
+    return f"{number:g}"

@@ -42,11 +42,11 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One task; ``in_theorem`` says that its cells are held against the lower bound."""
+    """One task; ``in_theorem`` says that its cells are held against the lower bound; ``spec`` is one of its runs'."""
 
     title: str
     dim: int
-    task: Mapping[str, Any]
+    spec: Mapping[str, Any]
     in_theorem: bool
     cells: tuple[Cell, ...]
 
@@ -96,7 +96,7 @@ def _setting(runs: list[tuple[int, Mapping[str, Any], Mapping[str, Any]]]) -> Se
     ]
     order = sorted(cells, key=lambda cell: (cell.layers, cell.facet, cell.protocol, cell.heads * cell.rank, cell.rank))
     dim = first["model"]["dim"]
-    return Setting(title=_title(task, dim), dim=dim, task=task, in_theorem=in_theorem, cells=tuple(order))
+    return Setting(title=_title(task, dim), dim=dim, spec=first, in_theorem=in_theorem, cells=tuple(order))
 
 
 def _facet(spec: Mapping[str, Any], in_theorem: bool) -> str:

@@ -18,10 +18,11 @@ from rankwise.sweep.store import FAILURES, Row, read_store
 
 FORMAT = "rankwise-report/1"
 CURVE_POINTS = 120
+_CURVE = ("steps", "train", "validation")
 _IN_OWN_FIELDS = ("curve", "versions")
 
 Levels = Callable[[Mapping[str, Any]], Mapping[str, float]]
-"""The errors of trivial predictors for the task of a spec; empty where none are known."""
+"""The errors of trivial predictors for the task of a run's spec; empty where none are known."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,7 @@ def read_store_data(directory: Path, levels: Levels | None = None) -> StoreData:
         seconds=sum(row.seconds for row in rows),
         until=max((row.finished for row in rows if row.finished is not None), default=None),
         settings=settings,
-        document=_document(rows, settings, levels or (lambda task: {})),
+        document=_document(rows, settings, levels or (lambda spec: {})),
     )
 
 
@@ -104,7 +105,7 @@ def _setting(setting: Setting, levels: Levels) -> dict[str, Any]:
         "title": setting.title,
         "dim": setting.dim,
         "inTheorem": setting.in_theorem,
-        "levels": [{"name": name, "error": error} for name, error in levels(setting.task).items()],
+        "levels": [{"name": name, "error": error} for name, error in levels(setting.spec).items()],
         "cells": [dataclasses.asdict(cell) for cell in setting.cells],
     }
 
@@ -113,22 +114,16 @@ def _curve(curve: object) -> tuple[dict[str, list[float | None]] | None, bool]:
     """Steps, training loss and validation error of at most ``CURVE_POINTS`` epochs, and whether some were left out."""
     if not isinstance(curve, Mapping):
         return None, False
-    columns = [curve.get(name) for name in ("steps", "train", "validation")]
+    columns = [curve.get(name) for name in _CURVE]
     if not all(isinstance(column, Sequence) and not isinstance(column, str) for column in columns):
         return None, False
     epochs = min(len(column) for column in columns if column is not None)
     if epochs == 0:
         return None, False
-    kept = range(epochs)
-    if epochs > CURVE_POINTS:
-        kept_set = {round(at * (epochs - 1) / (CURVE_POINTS - 1)) for at in range(CURVE_POINTS)}
-        picked: Sequence[int] = sorted(kept_set)
-    else:
-        picked = kept
-    names = ("steps", "train", "validation")
-    return {
-        name: [_rounded(column[at]) for at in picked] for name, column in zip(names, columns, strict=True) if column
-    }, epochs > CURVE_POINTS
+    points = min(epochs, CURVE_POINTS)
+    picked = [round(at * (epochs - 1) / max(1, points - 1)) for at in range(points)]
+    kept = {name: [_rounded(column[at]) for at in picked] for name, column in zip(_CURVE, columns, strict=True) if column}
+    return kept, epochs > points
 
 
 def _rounded(value: object) -> float | None:
@@ -138,7 +133,9 @@ def _rounded(value: object) -> float | None:
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON and a browser can show: lists as lists, everything else as it is."""
+    """A value that JSON and a browser can show; text without control characters."""
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
     if isinstance(value, float) and finite(value) is None:
         return str(value)
     return printable(value) if isinstance(value, str) else value

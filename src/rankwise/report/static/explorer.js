@@ -83,12 +83,11 @@ function explain(shape) {
 function saturationOf(length, mask, window) {
   const table = pageData("data-saturation");
   const reach = mask === "window" && window < length ? window : null;
-  const key = mask === "full" ? "full" : "causal";
-  if (reach !== null) {
-    const found = reach <= 2 ? { value: 1, exact: true } : interpolated(table.window, reach);
-    return { ...found, exact: found.exact && length === table.windowLength };
-  }
-  return length <= 2 ? { value: 1, exact: true } : interpolated(table[key], length);
+  if (reach === null) return length <= 3 ? { value: 1, exact: length <= 2 } : interpolated(table[mask === "full" ? "full" : "causal"], length);
+  if (reach <= 2) return { value: 1, exact: true };
+  const known = 2 ** Math.min(20, Math.max(2, Math.round(Math.log2(length))));
+  const found = interpolated([...table.window[known], table.causal.find(([n]) => n === known)], Math.min(reach, known));
+  return { value: found.value, exact: found.exact && known === length };
 }
 
 function interpolated(entries, at) {

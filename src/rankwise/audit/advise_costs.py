@@ -1,0 +1,78 @@
+"""What an attention shape costs, and which head dimensions kernels like.
+
+Counted from the shape alone: weights, floating-point operations of one token at a full context (2 for a multiply and an
+add), bytes of keys and values. Softmax, norms, rotary positions and the MLP are not counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rankwise.errors import require_choice
+from rankwise.shapes import ModelShape
+from rankwise.shapes.shape import STATE_BYTES
+
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
+FLASH_LIMIT = 256
+"""FlashAttention 2 and PyTorch's flash kernel refuse larger heads; PyTorch's also unequal query and value dimensions."""
+FLASH_TILES = (32, 64, 96, 128, 192, 256)
+"""Head dimensions FlashAttention 2 is compiled for; others run in the next larger one."""
+STEP = 8
+"""Half-precision tensor cores and memory-efficient attention want multiples of it (16 bytes)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """``parameters``: attention weights of all layers. ``flops_per_token``: of all layers, attending to the whole
+    context. ``kv_bytes``: keys and values of one sequence at full context; None where layers differ."""
+
+    parameters: int
+    flops_per_token: int
+    kv_bytes_per_token: int | None
+    kv_bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounding:
+    """A head dimension next to the wanted one that kernels take, and what going there costs in attention weights.
+
+    ``tile`` is the size FlashAttention 2 computes it in, None beyond its limit.
+    """
+
+    rank: int
+    tile: int | None
+    parameters: float
+    """Relative to the shape with the wanted rank."""
+
+
+def costs(shape: ModelShape, *, context: int, reach: int | None, dtype: str) -> Costs:
+    """Costs of ``shape`` at ``context`` tokens, of which a token sees the latest ``reach`` (all when None)."""
+    require_choice("dtype", dtype, tuple(BYTES))
+    seen = context if reach is None else min(context, reach)
+    a_layer = 2 * shape.stored_parameters + 2 * shape.heads * (shape.rank + shape.value_rank) * seen
+    bytes_a_token = shape.kv_bytes_per_token
+    if bytes_a_token is not None:
+        bytes_a_token = bytes_a_token // STATE_BYTES * BYTES[dtype]
+    return Costs(
+        parameters=shape.layers * shape.stored_parameters,
+        flops_per_token=shape.layers * a_layer,
+        kv_bytes_per_token=bytes_a_token,
+        kv_bytes=None if bytes_a_token is None else bytes_a_token * seen,
+    )
+
+
+def rounded_up(rank: int) -> int:
+    """The next multiple of 8."""
+    return -(-rank // STEP) * STEP
+
+
+def flash_tile(rank: int) -> int | None:
+    """The compiled size that a head of ``rank`` runs in; None beyond the limit."""
+    return next((tile for tile in FLASH_TILES if tile >= rank), None)
+
+
+def roundings(rank: int) -> list[Rounding]:
+    """The multiples of 8 around ``rank`` and the next compiled size, smallest first."""
+    tile = flash_tile(rank)
+    candidates = {max(STEP, rank // STEP * STEP), rounded_up(rank), tile or rounded_up(rank)}
+    return [Rounding(rank=one, tile=flash_tile(one), parameters=one / rank) for one in sorted(candidates)]

@@ -1,0 +1,163 @@
+"""Retrieval: a query, a context of N keys, one key comes back. How far is it from the nearest?
+
+With s the similarity, x* = argmax_j s(x_j, q) the nearest key of the context and x^ = argmax_j q^T M x_j the one that the
+form M retrieves::
+
+    error  = mean ||x^ - x*||^2 / mean ||x_j - x*||^2      j uniform in the context, x* included
+    recall = share of queries with x^ = x*
+
+Error 1 is a key taken at random, 0 the exact answer. For two orthonormal points a random key costs 1, so there it is
+the squared error of the theory in its own units, and the mean of the points would cost 1/2.
+
+Legend: Q queries, C contexts of a query, N keys of a context, K keys to draw from, D dim, R rank, B bootstrap draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+_NUMBERS_AT_ONCE = 1 << 22
+_TINY = 1e-30  # of a mean distance: all keys are equal and any answer is right
+CONFIDENCE = 0.95
+BOOTSTRAP = 1000
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Queries and the keys their contexts are drawn from. ``own`` says that query i is key i, and never its answer."""
+
+    queries: Float[Tensor, "Q D"]
+    keys: Float[Tensor, "K D"]
+    own: bool
+
+    @property
+    def largest_context(self) -> int:
+        return len(self.keys) - self.own
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """What is asked: ``members`` index the pool's keys, ``distances`` are squared, from each key to the nearest."""
+
+    asked: Int[Tensor, " Q"]
+    members: Int[Tensor, "Q C N"]
+    distances: Float[Tensor, "Q C N"]
+
+    @property
+    def size(self) -> int:
+        return self.members.shape[-1]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and its bootstrap interval over queries (95 %, percentiles)."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """How a form retrieves."""
+
+    error: Interval
+    recall: Interval
+
+
+def draw_contexts(pool: Pool, size: int, pairs: int, generator: torch.Generator) -> Contexts:
+    """About ``pairs`` questions: as many different queries as there are, several contexts each when they are few."""
+    queries = min(len(pool.queries), pairs)
+    asked = torch.randperm(len(pool.queries), generator=generator)[:queries]
+    repeats = -(-pairs // queries)
+    members = _members(asked.repeat_interleave(repeats), len(pool.keys), size, pool.own, generator)
+    distances = torch.empty(members.shape)
+    for part in _parts(len(members), size * pool.keys.shape[1]):
+        keys = pool.keys[members[part]]
+        queries_here = pool.queries[asked.repeat_interleave(repeats)[part]]
+        nearest = (keys @ queries_here.unsqueeze(-1)).squeeze(-1).argmax(-1)
+        distances[part] = (keys - keys[torch.arange(len(keys)), nearest].unsqueeze(1)).square().sum(-1)
+    return Contexts(asked, members.view(queries, repeats, size), distances.view(queries, repeats, size))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Means over each query's contexts: distance lost, distance a random key would lose, share of right answers."""
+
+    lost: Float[Tensor, " Q"]
+    at_random: Float[Tensor, " Q"]
+    found: Float[Tensor, " Q"]
+
+    @property
+    def error(self) -> float:
+        return float(self.lost.mean() / self.at_random.mean().clamp(min=_TINY))
+
+
+def retrieve(contexts: Contexts, queries: Float[Tensor, "Q2 R"], keys: Float[Tensor, "K R"]) -> Outcome:
+    """What the form brings back whose projected queries and keys (of the whole pool) are given."""
+    count, repeats, size = contexts.members.shape
+    members, distances = contexts.members.flatten(0, 1), contexts.distances.flatten(0, 1)
+    asked = contexts.asked.repeat_interleave(repeats)
+    lost = torch.empty(len(members))
+    for part in _parts(len(members), size * keys.shape[1]):
+        scores = (keys[members[part]] @ queries[asked[part]].unsqueeze(-1)).squeeze(-1)
+        lost[part] = distances[part].gather(1, scores.argmax(-1, keepdim=True)).squeeze(1)
+    lost = lost.view(count, repeats)
+    # equal keys are equal answers, whichever of them came back
+    return Outcome(lost.mean(1), contexts.distances.mean((1, 2)), (lost == 0).float().mean(1))
+
+
+def bootstrap_weights(queries: int, generator: torch.Generator) -> Float[Tensor, "B Q"]:
+    """How often each query is drawn in each of B resamples of the queries."""
+    weights = torch.zeros(BOOTSTRAP, queries)
+    for row in weights:
+        row += torch.bincount(torch.randint(queries, (queries,), generator=generator), minlength=queries)
+    return weights
+
+
+def scored(outcome: Outcome, weights: Float[Tensor, "B Q"]) -> Score:
+    """A ratio of means is resampled as a whole. No mistake among Q queries gives [0, 0]: then read it as below 3/Q."""
+    lost, at_random, found = (
+        (weights @ torch.stack([outcome.lost, outcome.at_random, outcome.found], 1)).double().unbind(1)
+    )
+    return Score(
+        error=_interval(outcome.error, lost / at_random.clamp(min=_TINY)),
+        recall=_interval(float(outcome.found.mean()), found / weights.shape[1]),
+    )
+
+
+def _interval(value: float, draws: Float[Tensor, " B"]) -> Interval:
+    tail = (1 - CONFIDENCE) / 2
+    low, high = torch.quantile(draws, torch.tensor([tail, 1 - tail], dtype=draws.dtype)).tolist()
+    return Interval(value, low, high)
+
+
+def _members(
+    asked: Int[Tensor, " P"], keys: int, size: int, own: bool, generator: torch.Generator
+) -> Int[Tensor, "P N"]:
+    """``size`` different keys for every question, never the query itself.
+
+    Blocks of a random permutation are different by construction; one key more than needed is drawn and either the
+    query or the last one dropped.
+    """
+    block = size + own
+    a_permutation = keys // block
+    rounds = -(-len(asked) // a_permutation)
+    drawn = torch.cat([torch.randperm(keys, generator=generator)[: a_permutation * block] for _ in range(rounds)])
+    drawn = drawn.view(-1, block)[: len(asked)]
+    if not own:
+        return drawn
+    is_query = drawn == asked.unsqueeze(1)
+    is_query[:, -1] |= ~is_query.any(1)
+    return drawn[~is_query].view(len(asked), size)
+
+
+def _parts(count: int, numbers_each: int) -> Iterator[slice]:
+    step = max(1, _NUMBERS_AT_ONCE // max(numbers_each, 1))
+    for start in range(0, count, step):
+        yield slice(start, min(start + step, count))

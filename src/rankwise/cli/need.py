@@ -1,0 +1,270 @@
+"""``rankwise need``: the smallest rank at which one head can find nearest neighbours among a user's own vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import tyro
+
+from rankwise.cli.output import console, print_json
+from rankwise.errors import InvalidInputError, require_int
+
+if TYPE_CHECKING:
+    from rankwise.audit.need import Need, NeedSettings
+
+
+def need(
+    vectors: tyro.conf.Positional[Path | None] = None,
+    /,
+    *,
+    queries: Path | None = None,
+    tensor: str | None = None,
+    query_tensor: str | None = None,
+    model: Path | None = None,
+    text: tuple[Path, ...] = (),
+    layers: tuple[int, ...] = (),
+    length: int = 256,
+    texts: int = 32,
+    target: float = 0.1,
+    context: int = 16,
+    similarity: Literal["cosine", "dot"] = "cosine",
+    heads: int = 1,
+    steps: int = 200,
+    seed: int = 0,
+    figure: Path | None = None,
+    json: bool = False,
+) -> None:
+    """The rank that your vectors need: error and recall of nearest-neighbour search against rank, measured.
+
+    Keys and queries are held out, the forms are fitted on the others: query-weighted SVD and trained on from there, PCA,
+    random projections. Isotropic data of the same dimension stand beside it as the worst case. Error 1 is a key
+    taken at random, 0 the nearest one.
+
+    Examples: rankwise need keys.npy --queries queries.npy --target 0.05 --figure need.png
+    and rankwise need --model DIR --text FILE --json > need.json, for rankwise advise --need need.json
+
+    Args:
+        vectors: The keys, one a row: .npy, or .safetensors (see --tensor).
+        queries: The queries, in a file of either kind; without it the keys ask for each other.
+        tensor: Name of the keys in a .safetensors file of several tensors (default: keys, or the only one).
+        query_tensor: Name of the queries in --queries, or in VECTORS if that is not given.
+        model: Instead of VECTORS: a model's folder; its attention inputs on --text are measured, block by block.
+        text: With --model: text files (UTF-8).
+        layers: With --model: only these attention blocks, counted from 0.
+        length: With --model: tokens of a text.
+        texts: With --model: number of texts of that length to take.
+        target: The error to reach, between 0 and 1.
+        context: Keys a query chooses among, 16 as in the paper; more make the search harder.
+        similarity: What near means: cosine (lengths do not count) or dot.
+        heads: Number of heads in the bound for isotropic data that is drawn beside.
+        steps: Steps of training a form; 0 keeps to the SVD.
+        seed: Of everything random.
+        figure: Also draw the curves, as PNG at this path.
+        json: Print one JSON object (format rankwise-need/1) instead of tables.
+    """
+    from rankwise.audit.need import NeedSettings
+    from rankwise.audit.need_document import need_document
+
+    if figure is not None:
+        from rankwise.report.figures import require_drawing
+
+        require_drawing()
+    settings = NeedSettings(
+        target=target, context=context, similarity=similarity, heads=heads, steps=steps, seed=seed
+    )  # fmt: skip
+    if (vectors is None) == (model is None):
+        raise InvalidInputError("expected either a file of vectors or --model DIR --text FILE, got both or neither")
+    if model is not None:
+        if queries is not None or tensor is not None or query_tensor is not None:
+            raise InvalidInputError("--queries, --tensor, --query-tensor: not with --model, whose inputs are measured")
+        found, source = _of_model(model, text, layers, length, texts, settings)
+    else:
+        assert vectors is not None
+        if text or layers:
+            raise InvalidInputError("--text, --layers: only with --model")
+        found, source = _of_vectors(vectors, queries, tensor, query_tensor, settings)
+    document = need_document(found, source)
+    if figure is not None:
+        from rankwise.report.need import save_need_figure
+
+        save_need_figure(document, figure)
+    if json:
+        print_json(document)
+    else:
+        _print(document, figure)
+
+
+def _of_vectors(
+    path: Path, queries: Path | None, tensor: str | None, query_tensor: str | None, settings: NeedSettings
+) -> tuple[list[Need], dict[str, Any]]:
+    from rankwise.audit.need import measure_need
+    from rankwise.audit.need_vectors import read_vectors, tensor_names
+
+    query_file = queries if queries is not None else path if query_tensor is not None else None
+    if query_file is None and tensor is None and {"keys", "queries"} <= set(tensor_names(path)):
+        query_file, query_tensor = path, "queries"
+    with _progress() as bar:
+        keys = read_vectors(path, tensor, seed=settings.seed, progress=bar.fraction(f"reading {path.name}"))
+        asking = None
+        if query_file is not None:
+            read = bar.fraction(f"reading {query_file.name}")
+            asking = read_vectors(query_file, query_tensor, seed=settings.seed, progress=read)
+        rows = None if asking is None else asking.rows
+        measured = measure_need(keys.rows, rows, settings=settings, name=path.name, progress=bar.steps(path.name))
+    source = {
+        "kind": "vectors",
+        "keys": Path(keys.name).name,
+        "keys_in_file": keys.total,
+        "queries": None if asking is None else Path(asking.name).name,
+        "queries_in_file": None if asking is None else asking.total,
+    }
+    return [measured], source
+
+
+def _of_model(
+    model: Path, text: tuple[Path, ...], layers: tuple[int, ...], length: int, texts: int, settings: NeedSettings
+) -> tuple[list[Need], dict[str, Any]]:
+    if not text:
+        raise InvalidInputError("--model: expected --text FILE with it, to have something to run the model on")
+    require_int("--texts", texts, minimum=1)
+    from rankwise.audit.need_model import measure_model_need
+    from rankwise.audit.running import load_running
+    from rankwise.audit.texts import text_sequences
+
+    running = load_running(model)
+    tokens = text_sequences(text, running.tokenizer, length=length, limit=texts)
+    with _progress() as bar:
+        found = measure_model_need(running, tokens, settings=settings, blocks=layers or None, progress=bar.steps)
+    source = {
+        "kind": "attention inputs",
+        "model": model.resolve().name,
+        "text": [file.name for file in text],
+        "texts": tokens.shape[0],
+        "tokens_each": tokens.shape[1],
+    }
+    return found, source
+
+
+class _Bar:
+    """A progress bar on stderr, seen on a terminal only."""
+
+    def __init__(self, shown: Any) -> None:
+        self._shown = shown
+
+    def fraction(self, title: str) -> Callable[[int, int], None]:
+        task = self._shown.add_task(title, total=None)
+        return lambda done, total: self._shown.update(task, completed=done, total=total)
+
+    def steps(self, title: str) -> Callable[[str], None]:
+        """How many ranks a search visits is known when it ends; the bar's length is a guess that gives way."""
+        task, done, guess = self._shown.add_task(title, total=40), 0, 40
+
+        def tell(what: str) -> None:
+            nonlocal done, guess
+            done, guess = done + 1, max(guess, done + 4)
+            if what == "isotropic":  # the last step
+                guess = done
+            self._shown.update(task, completed=done, total=guess, description=f"{title}: {what}")
+
+        return tell
+
+
+@contextmanager
+def _progress() -> Iterator[_Bar]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    stderr = Console(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as shown:
+        yield _Bar(shown)
+
+
+def _print(document: dict[str, Any], figure: Path | None) -> None:
+    from rich.text import Text
+
+    out = console()
+    measurements, settings = document["measurements"], document["settings"]
+    worst = max(measurements, key=lambda one: one["need"])
+    out.print(Text(_headline(worst, settings, len(measurements)), style="bold"))
+    if len(measurements) == 1:
+        _print_curve(worst, settings)
+    else:
+        _print_blocks(measurements)
+        least = min(measurements, key=lambda one: one["need"])
+        out.print(Text(f"Most demanding: {worst['name']} ({worst['need']}); least: {least['name']} ({least['need']})."))
+    out.print(Text(f"\n{_reading(worst, settings)}"))
+    for note in dict.fromkeys(note for one in measurements for note in one["notes"]):
+        out.print(Text(f"Note: {note}."))
+    if figure is not None:
+        out.print(Text(f"Figure: {figure}"))
+
+
+def _headline(one: dict[str, Any], settings: dict[str, Any], count: int) -> str:
+    where = "" if count == 1 else f" at most, over {count} blocks"
+    return (
+        f"Need: rank {one['need']} of {one['dim']}{where} "
+        f"(95 %: {one['need_low']} to {one['need_high']}) for error {settings['target']:g} among {one['context']} keys"
+    )
+
+
+def _print_curve(one: dict[str, Any], settings: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    out = console()
+    out.print(
+        f"  intrinsic dimension (participation ratio) {one['participation_ratio']['keys']:.1f} of the keys, "
+        f"{one['participation_ratio']['queries']:.1f} of the queries"
+    )
+    out.print(
+        f"  need by SVD alone {one['need_svd']}, by PCA {one['need_pca']}, by a random projection {one['need_random']}; "
+        f"isotropic data {one['need_isotropic']}"
+    )
+    others = ", ".join(f"{other['context']} keys {other['need']}" for other in one["by_context"])
+    if others:
+        out.print(f"  with the same forms and other contexts: {others}")
+    title = f"error (1 = a random key); bound: isotropic, 2 keys, {settings['heads']} head(s), any values"
+    table = Table("rank", "best form", "95 %", "recall", "SVD", "PCA", "random", "isotropic", "bound", title=title)
+    curves = one["curves"]
+    rows = zip(curves["best"], curves["svd"], curves["pca"], curves["random"], one["isotropic"], strict=True)
+    for best, svd, pca, random, isotropic in rows:
+        table.add_row(
+            str(best["rank"]),
+            f"{best['error']:.4f} {best['form']}",
+            f"{best['error_low']:.4f}-{best['error_high']:.4f}",
+            f"{best['recall']:.3f}",
+            *(f"{point['error']:.4f}" for point in (svd, pca, random, isotropic)),
+            f"{isotropic['bound']:.4f}",
+            style="bold" if best["rank"] == one["need"] else None,
+        )
+    out.print(table)
+
+
+def _print_blocks(measurements: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("block", "need", "95 %", "SVD", "PCA", "random", "isotropic", "participation ratio")
+    for one in measurements:
+        table.add_row(
+            Text(one["name"]),
+            str(one["need"]),
+            f"{one['need_low']}-{one['need_high']}",
+            *(str(one[f"need_{kind}"]) for kind in ("svd", "pca", "random", "isotropic")),
+            f"{one['participation_ratio']['keys']:.1f}",
+        )
+    console().print(table)
+
+
+def _reading(one: dict[str, Any], settings: dict[str, Any]) -> str:
+    ratio = one["need"] / one["participation_ratio"]["keys"]
+    return (
+        f"It means: one head of rank {one['need']} can find the nearest of {one['context']} such keys "
+        f"({settings['similarity']}) with {settings['target']:g} of the error of a random choice; a better form may exist, "
+        f"so it is an upper estimate. Isotropic vectors would need {one['need_isotropic']}. The need is {ratio:.2f} "
+        "times the participation ratio, which summarises the spectrum and bounds nothing. "
+        "It does not mean: that a model's heads do this search, nor that several heads of lower rank cannot share it."
+    )
