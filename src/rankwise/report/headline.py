@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,7 +44,7 @@ def trade_offs(setting: Setting) -> list[Figure]:
             named = ", ".join(word for word in (facet, f"{protocol} protocol", variant) if word)
             figures.append(
                 Figure(
-                    value=f"{least.ratio:.3g}×",
+                    value=f"{_two_digits(least.ratio)}×",
                     label=f"the error of half rank over that of full rank, at least, {budgets}",
                     detail=f"{named}: full rank reaches {most:.3g} or less, half rank {best_half:.3g} at best",
                 )
@@ -110,3 +111,9 @@ def _gaps(cells: Sequence[Cell], dim: int) -> list[Gap]:
 
 def _heads(cell: Cell) -> str:
     return f"{cell.heads:,} head" + "s" * (cell.heads != 1)
+
+
+def _two_digits(ratio: float) -> str:
+    """Rounded down, because it stands behind "at least"."""
+    scale = 10.0 ** (math.floor(math.log10(ratio)) - 1)
+    return f"{math.floor(ratio / scale * (1 + 1e-12)) * scale:g}"

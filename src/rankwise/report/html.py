@@ -23,7 +23,7 @@ from rankwise.report.store_data import StoreData
 
 _SCRIPTS = (
     *("dom", "scale", "chart", "figure", "table", "closed_forms", "provenance", "curves", "training", "runs"),
-    *("audit", "explorer", "main"),
+    *("heatmap", "audit", "need", "explorer", "main"),
 )
 _FIRST_FIGURES = 4
 
@@ -36,6 +36,7 @@ class PageContent:
     audit: Mapping[str, Any] | None = None
     need: Mapping[str, Any] | None = None
     reduction: Mapping[str, Any] | None = None
+    advice: Mapping[str, Any] | None = None
 
 
 def write_page(content: PageContent, path: Path) -> Path:
@@ -87,6 +88,7 @@ def build_page(content: PageContent) -> str:
             audit=content.audit,
             need=content.need,
             reduction=content.reduction,
+            advice=content.advice,
             until=_day(store.until) if store is not None else None,
         )
     )
@@ -125,7 +127,7 @@ def _runs_figure(store: StoreData) -> Figure:
 
 def _title(figures: list[Figure], content: PageContent) -> str:
     if figures and figures[0].value.endswith("×"):
-        return f"Half rank errs {figures[0].value[:-1]} times as much as full rank"
+        return f"Half rank errs at least {figures[0].value[:-1]} times as much as full rank"
     if content.audit is not None:
         return f"What the heads of {content.audit.get('model', 'a model')} use"
     if content.need is not None:

@@ -7,7 +7,7 @@ function showTip(x, y, lines, opens) {
   tip.replaceChildren(
     h("strong", {}, title),
     h("dl", {}, rest.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
-    opens ? h("p", {}, "Click for provenance") : null,
+    opens ? h("p", {}, `Click ${opens === true ? "for provenance" : "to " + opens}`) : null,
   );
   tip.hidden = false;
   const box = tip.getBoundingClientRect();
@@ -72,9 +72,7 @@ function underChart(host, title, charts, table) {
   host.replaceChildren(
     h("div", { class: "tools" },
       h("button", { type: "button", class: "quiet", "data-get": "csv", onclick: () => { const { columns, rows } = table(); download(fileName(name(), "csv"), "text/csv", csv(columns, rows)); } }, "Download CSV"),
-      charts().length || typeof charts === "function"
-        ? h("button", { type: "button", class: "quiet", "data-get": "svg", onclick: () => charts().forEach((chart) => download(fileName(chart.picture.querySelector(".title")?.textContent || name(), "svg"), "image/svg+xml", exportSvg(chart))) }, "Download SVG")
-        : null),
+      h("button", { type: "button", class: "quiet", "data-get": "svg", onclick: () => charts().forEach((chart) => download(fileName(chart.picture.querySelector(".title")?.textContent || name(), "svg"), "image/svg+xml", exportSvg(chart))) }, "Download SVG")),
     details,
   );
   return refresh;
