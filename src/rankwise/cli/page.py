@@ -73,6 +73,11 @@ def say_page(path: Path, *, open: bool = False) -> None:
     """The last line of a command, and the browser where asked for."""
     print(path)
     if open:
-        import webbrowser
+        open_page(path)
 
-        webbrowser.open(path.resolve().as_uri())
+
+def open_page(path: Path) -> None:
+    """The page in the user's browser."""
+    import webbrowser
+
+    webbrowser.open(path.resolve().as_uri())

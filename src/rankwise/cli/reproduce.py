@@ -12,6 +12,7 @@ from rankwise.cli.output import console, print_json
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.recipes.registry import FIGURES, TRAINED, find_recipe, find_trained_recipe, sweep_of
 from rankwise.report.figures import new_figure
+from rankwise.report.html import require_page
 
 
 def reproduce(
@@ -28,6 +29,7 @@ def reproduce(
     workers: int | None = None,
     retry: bool = False,
     dry_run: bool = False,
+    open: bool = False,
     json: bool = False,
 ) -> None:
     """A figure of the papers or of this project, computed here and now: numbers, PNG, SVG and JSON or CSV.
@@ -47,6 +49,7 @@ def reproduce(
         workers: How many runs at a time; one for every core if not given.
         retry: Also train again what failed, timed out or ran out of memory before.
         dry_run: Show the runs, their parameters and the estimated time; compute and write nothing.
+        open: Open the page of a trained figure in the browser; its path is printed last.
         json: Print the table as one JSON object; progress goes to stderr in any case.
     """
     from rich.console import Console
@@ -55,6 +58,7 @@ def reproduce(
     if workers is not None:
         require_int("--workers", workers, minimum=1)
     if figure in TRAINED:
+        from rankwise.cli.page import store_page
         from rankwise.recipes.rows import write_rows
         from rankwise.recipes.trained import train_sweep
 
@@ -68,9 +72,11 @@ def reproduce(
             show_plan(plan_sweep(sweep), store, workers=workers, json=json)
             return
         new_figure(1, 1)  # a missing extra is better noticed before training
+        require_page()
         rows = recipe.rows(train_sweep(sweep, store, workers=workers, retry=retry))
         done = recipe.present(preset, rows, out / figure)
-        done = replace(done, files=(*done.files, write_rows(rows, out / f"{figure}.csv")))
+        page = store_page(store, out / f"{figure}.html")
+        done = replace(done, files=(*done.files, write_rows(rows, out / f"{figure}.csv"), page))
     else:
         closed_form = find_recipe(figure)
         if dry_run:
@@ -94,6 +100,10 @@ def reproduce(
     out_console.print(done.reading, markup=False)
     for path in files:
         print(path)
+    if open and files[-1].endswith(".html"):
+        from rankwise.cli.page import open_page
+
+        open_page(Path(files[-1]))
 
 
 def _shown(cell: str | int | float | None) -> str:
