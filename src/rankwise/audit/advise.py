@@ -73,13 +73,13 @@ def _warnings(of: Situation, need: int, plateau: Saturation) -> tuple[str, ...]:
     said = []
     if of.need is None:
         said.append(
-            "The need is that of isotropic data, the worst case; real data need less, and how much less must be measured "
-            "(rankwise need)."
+            "The need is that of isotropic data, the worst case; real data need less, and how much less must be "
+            "measured (rankwise need)."
         )
     if need > plateau.value:
         said.append(
             f"The need ({need}) lies above the plateau ({plateau.value}): there is no window between the two. They "
-            "answer different questions, and no rank satisfies a wish for both."
+            "answer different questions; a rank that meets the need is beyond where random heads stop gaining."
         )
     if of.need is not None and of.need.context < of.context:
         said.append(

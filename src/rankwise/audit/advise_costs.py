@@ -14,7 +14,7 @@ from rankwise.shapes.shape import STATE_BYTES
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
 FLASH_LIMIT = 256
-"""FlashAttention 2 and PyTorch's flash kernel refuse larger heads; PyTorch's also unequal query and value dimensions."""
+"""FlashAttention 2 and PyTorch's flash kernel refuse larger heads, PyTorch's also value dimensions unlike the keys'."""
 FLASH_TILES = (32, 64, 96, 128, 192, 256)
 """Head dimensions FlashAttention 2 is compiled for; others run in the next larger one."""
 STEP = 8

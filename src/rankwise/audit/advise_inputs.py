@@ -30,7 +30,7 @@ class AuditSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """A shape and its use. ``reach``: how many tokens a query sees, None for all. ``assumed`` lists what nobody said."""
+    """A shape and its use. ``reach``: how many tokens a query sees, None for all; ``assumed``: what nobody said."""
 
     shape: ModelShape
     context: int
@@ -150,9 +150,7 @@ def _with_numbers(
         if value is not None:
             require_int(name, value, minimum=1)
     if read is not None and read.latent is not None and any(value is not None for value in given.values()):
-        raise InvalidInputError(
-            "--dim, --heads, --rank, ...: not with latent attention; edit a copy of its config instead"
-        )
+        raise InvalidInputError("--dim, --heads, --rank, ...: not with latent attention; edit a copy of the config")
     dim = dim or (read.dim if read else measured.dim if measured else None)
     heads = heads or (read.heads if read else None)
     if dim is None or heads is None:

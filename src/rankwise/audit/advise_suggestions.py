@@ -40,7 +40,7 @@ def _all(of: Situation, need_isotropic: int, plateau: Saturation) -> Iterator[Su
     if shape.rank > shape.dim:
         yield Suggestion(
             what=f"Lower the rank from {shape.rank} to {shape.dim}, the dimension.",
-            reason=f"A form on {shape.dim} dimensions has rank {shape.dim} at most, and one head of that rank is exact.",
+            reason=f"A form on {shape.dim} dimensions has rank {shape.dim} at most; one head of that rank is exact.",
             confidence="theorem",
             does_not_prove="that training finds its way as easily: the wider factors are an over-parametrisation.",
             shape=_with_rank(shape, shape.dim),
@@ -59,10 +59,10 @@ def _about_need(of: Situation, need_isotropic: int) -> Iterator[Suggestion]:
         yield Suggestion(
             what="Measure the need of your data before changing the rank: rankwise need VECTORS, or "
             "rankwise need --model DIR --text FILE --json > need.json, then rankwise advise --need need.json.",
-            reason=f"Without it only the worst case is known: on isotropic data {shape.heads} heads need rank "
-            f"{need_isotropic:,} of {shape.dim:,} for error {of.target:g}, and real keys have fewer intrinsic dimensions.",
+            reason=f"Without it only the worst case is known: on isotropic data {shape.heads} heads need at least "
+            f"rank {need_isotropic:,} of {shape.dim:,} for error {of.target:g}, and real keys have fewer dimensions.",
             confidence="our derivation",
-            does_not_prove=f"that rank {shape.rank} is too low: the bound says nothing about data that are not isotropic.",
+            does_not_prove=f"that rank {shape.rank} is too low: the bound is silent about data that are not isotropic.",
         )
         return
     wanted = min(rounded_up(need.high), shape.dim)
@@ -110,8 +110,8 @@ def _about_weights(of: Situation) -> Iterator[Suggestion]:
         wanted = min(rounded_up(math.ceil(audit.energy_90)), of.shape.rank)
         yield Suggestion(
             what=f"See what a lower rank costs this model: rankwise reduce {audit.model} --rank {wanted}.",
-            reason=f"90 % of the energy of the median head's QK lies in {audit.energy_90:g} of {of.shape.rank} directions; "
-            f"random weights of that shape have it in {audit.energy_90_random:.4g}.",
+            reason=f"90 % of the energy of the median head's QK lies in {audit.energy_90:g} of {of.shape.rank} "
+            f"directions; random weights of that shape have it in {audit.energy_90_random:.4g}.",
             confidence="measurement",
             does_not_prove="that the other directions do nothing: small singular values may decide close scores.",
         )

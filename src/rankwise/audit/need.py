@@ -9,8 +9,8 @@ queries have fewer intrinsic dimensions, so their need must be measured: retriev
 - svd, pca, random: each without training;
 
 with the isotropic curve of the same dimension beside it as the worst case. A measurement of these vectors under one
-similarity and one context size. An upper estimate, for a better form may exist, and a statement about one head that does
-nearest-neighbour search, not about what a trained model's heads do.
+similarity and one context size. An upper estimate, for a better form may exist, and a statement about one head that
+does nearest-neighbour search, not about what a trained model's heads do.
 
 Legend: Q queries, K keys, D dim.
 """

@@ -13,7 +13,7 @@ from rankwise.audit.need_retrieval import Contexts, Interval, Pool, Score, boots
 
 @dataclass(frozen=True)
 class FormCurve:
-    """The forms of one rank whose scores are averaged (several only where they were drawn at random), and their origin."""
+    """The forms of one rank, whose scores are averaged (several where they were drawn at random), and their origin."""
 
     forms: list[Form]
     origin: str

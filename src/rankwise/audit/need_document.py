@@ -128,7 +128,7 @@ def _read_measurement(path: Path, entry: object, target: float, count: int) -> M
     )
     if not 1 <= low <= rank <= high <= dim:
         raise InvalidInputError(
-            f"{path}: measurements: expected 1 <= need_low <= need <= need_high <= dim, got {low}, {rank}, {high}, {dim}"
+            f"{path}: measurements: expected 1 <= need_low <= need <= need_high <= dim, got {(low, rank, high, dim)}"
         )
     name = _field(path, entry, "name", str)
     return MeasuredNeed(

@@ -6,7 +6,7 @@ The SVD form. In a context only differences of scores count, so M is chosen to k
 
 with Cq = E q q^T and Ck the covariance of the keys (queries and keys independent). By Eckart and Young its solution is
 the truncated SVD ``Cq^{1/2} Ck^{1/2} = U S W^T``, in the coordinates ``q -> S^{1/2} U^T Cq^{-1/2} q`` and
-``x -> S^{1/2} W^T Ck^{-1/2} x``: the inner product of all of them is q^T x (up to a constant of q), both have the second
+``x -> S^{1/2} W^T Ck^{-1/2} x``: the inner product of all of them is q^T x (up to a constant of q), both have second
 moment S, and the best form of rank r keeps the first r of them. Optimal for the scores (a theorem about least squares),
 not for the argmax: training continues from there.
 

@@ -1,14 +1,14 @@
 """The worst case: what the best form of rank r retrieves when keys and queries are isotropic.
 
-Keys and query uniform on S^(d-1), M a projection on any r dimensions. For two keys the direction of x_1 - x_2 is uniform
-and independent of its length, the form errs with the angle theta between a direction and its projection, and
+Keys and query uniform on S^(d-1), M a projection on any r dimensions. For two keys the direction of x_1 - x_2 is
+uniform and independent of its length, the form errs with the angle theta between a direction and its projection, and
 ``cos^2 theta`` has the law Beta(r/2, (d-r)/2)::
 
     error = (2/pi) E theta,    density of theta proportional to cos^{r-1} sin^{d-r-1}
 
 No choice that sees the keys through r dimensions does better (the part it does not see is symmetric), so among hard
-choices of one head this is the best. Our derivation. For more keys it is simulated, in four numbers a key whatever d is:
-its parts along the query inside and outside of the r dimensions; directions across are averaged exactly.
+choices of one head this is the best. Our derivation. For more keys it is simulated, in four numbers a key whatever d
+is: its parts along the query inside and outside of the r dimensions; directions across are averaged exactly.
 """
 
 from __future__ import annotations

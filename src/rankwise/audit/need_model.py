@@ -1,8 +1,8 @@
 """The need of a model's own attention inputs, block by block, while the model runs.
 
 Keys and queries are the hidden states that enter an attention block, after the norm that feeds it: what W_Q and W_K are
-applied to (in cross-attention the keys come from the other sequence). A block is measured while the model waits in it, so
-one block's inputs are in memory at a time.
+applied to (in cross-attention the keys come from the other sequence). A block is measured while the model waits in it,
+so one block's inputs are in memory at a time.
 
 What is asked of them is nearest-neighbour search among token states, the task of the theory, and not what the model's
 own heads look for: that is in their weights.

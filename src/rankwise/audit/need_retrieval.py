@@ -1,7 +1,7 @@
 """Retrieval: a query, a context of N keys, one key comes back. How far is it from the nearest?
 
-With s the similarity, x* = argmax_j s(x_j, q) the nearest key of the context and x^ = argmax_j q^T M x_j the one that the
-form M retrieves::
+With s the similarity, x* = argmax_j s(x_j, q) the nearest key of the context and x^ = argmax_j q^T M x_j the one that
+the form M retrieves::
 
     error  = mean ||x^ - x*||^2 / mean ||x_j - x*||^2      j uniform in the context, x* included
     recall = share of queries with x^ = x*

@@ -6,7 +6,8 @@ For a context with scores t_j = beta a(q).b(x_j) the loss is what soft retrieval
 
 Many queries ask the same contexts, so one matrix product serves thousands of questions. What comes out is the snapshot
 that retrieves best on validation queries, which took no part in training; the SVD form, unless the gain over it is more
-than two standard errors of the paired difference, lest chance be taken for learning. There is no guarantee that a better form does not exist: a need found with it is an upper estimate.
+than two standard errors of the paired difference, lest chance be taken for learning. A better
+form may exist: a need found with it is an upper estimate.
 
 Legend: Q queries, G contexts, N keys of a context, D dim, P coordinates, R rank.
 """

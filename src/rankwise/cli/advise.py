@@ -78,13 +78,15 @@ def _print(advice: Advice) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from rankwise.audit.advise import costs_of
+
     out = console()
     of, shape = advice.situation, advice.situation.shape
     sees = f"window of {of.window}" if of.mask == "window" else f"{of.mask} mask"
-    out.print(
-        Text(f"{shape.name}: dim {shape.dim:,}, {shape.heads} heads of rank {shape.rank} (H r / d = {shape.rank_share:.3g})",
-             style="bold")
-    )  # fmt: skip
+    title = (
+        f"{shape.name}: dim {shape.dim:,}, {shape.heads} heads of rank {shape.rank} (H r / d = {shape.rank_share:.3g})"
+    )
+    out.print(Text(title, style="bold"))
     out.print(Text(f"{of.context:,} tokens, {sees}, {'unit' if of.qk_norm else 'ordinary'} keys, target {of.target:g}"))
     for warning in advice.warnings:
         out.print(Text(f"! {warning}"))
@@ -103,14 +105,12 @@ def _print(advice: Advice) -> None:
         table.add_row("the need, rounded", str(one.rank), f"{tile}, {one.parameters - 1:+.0%} attention weights")
     out.print(table)
     out.print(Text(f"\nCosts: {_costs(advice.costs)}"))
-    for number, one in enumerate(advice.suggestions, 1):
-        out.print(Text(f"\n{number}. {one.what}", style="bold"))
-        out.print(Text(f"   Why: {one.reason}"))
-        out.print(Text(f"   Confidence: {one.confidence}. It does not prove {one.does_not_prove}"))
-        if one.shape is not None:
-            from rankwise.audit.advise import costs_of
-
-            out.print(Text(f"   Then: {_costs(costs_of(advice, one.shape))}"))
+    for number, tip in enumerate(advice.suggestions, 1):
+        out.print(Text(f"\n{number}. {tip.what}", style="bold"))
+        out.print(Text(f"   Why: {tip.reason}"))
+        out.print(Text(f"   Confidence: {tip.confidence}. It does not prove {tip.does_not_prove}"))
+        if tip.shape is not None:
+            out.print(Text(f"   Then: {_costs(costs_of(advice, tip.shape))}"))
 
 
 def _costs(costs: Costs) -> str:

@@ -39,8 +39,8 @@ def need(
 ) -> None:
     """The rank that your vectors need: error and recall of nearest-neighbour search against rank, measured.
 
-    Keys and queries are held out, the forms are fitted on the others: query-weighted SVD and trained on from there, PCA,
-    random projections. Isotropic data of the same dimension stand beside it as the worst case. Error 1 is a key
+    Keys and queries are held out, the forms are fitted on the others: query-weighted SVD and trained on from there,
+    PCA, random projections. Isotropic data of the same dimension stand beside it as the worst case. Error 1 is a key
     taken at random, 0 the nearest one.
 
     Examples: rankwise need keys.npy --queries queries.npy --target 0.05 --figure need.png
@@ -220,7 +220,7 @@ def _print_curve(one: dict[str, Any], settings: dict[str, Any]) -> None:
         f"{one['participation_ratio']['queries']:.1f} of the queries"
     )
     out.print(
-        f"  need by SVD alone {one['need_svd']}, by PCA {one['need_pca']}, by a random projection {one['need_random']}; "
+        f"  need by SVD alone {one['need_svd']}, by PCA {one['need_pca']}, at random {one['need_random']}; "
         f"isotropic data {one['need_isotropic']}"
     )
     others = ", ".join(f"{other['context']} keys {other['need']}" for other in one["by_context"])
@@ -263,8 +263,8 @@ def _reading(one: dict[str, Any], settings: dict[str, Any]) -> str:
     ratio = one["need"] / one["participation_ratio"]["keys"]
     return (
         f"It means: one head of rank {one['need']} can find the nearest of {one['context']} such keys "
-        f"({settings['similarity']}) with {settings['target']:g} of the error of a random choice; a better form may exist, "
-        f"so it is an upper estimate. Isotropic vectors would need {one['need_isotropic']}. The need is {ratio:.2f} "
+        f"({settings['similarity']}) with {settings['target']:g} of the error of a random choice; a better form may "
+        f"exist, so it is an upper estimate. Isotropic vectors would need {one['need_isotropic']}. The need is {ratio:.2f} "
         "times the participation ratio, which summarises the spectrum and bounds nothing. "
         "It does not mean: that a model's heads do this search, nor that several heads of lower rank cannot share it."
     )
