@@ -101,3 +101,44 @@ def test_too_few_coordinates_are_refused():
         rotate(random(3, 6), cos, sin, interleaved=True)
     with pytest.raises(InvalidInputError, match="choose an even rank"):
         rotation(torch.arange(3), RotarySpec(), 7, torch.float64)
+
+
+def test_frequencies_of_ones_own_equal_the_base_they_come_from_and_differ_by_key_head():
+    from rankwise.nn import MultiheadAttention
+
+    base = tuple(100.0 ** (-2 * i / 4) for i in range(2))
+    x = random(2, 5, 12)
+    plain = MultiheadAttention(12, 4, 4, kv_heads=2, rope=RotarySpec(base=100.0), dtype=torch.float64)
+    own = MultiheadAttention(12, 4, 4, kv_heads=2, rope=RotarySpec(frequencies=(base,)), dtype=torch.float64)
+    each = MultiheadAttention(
+        12, 4, 4, kv_heads=2, rope=RotarySpec(frequencies=(base, (3.0, 0.0))), dtype=torch.float64
+    )
+    own.load_state_dict(plain.state_dict())
+    each.load_state_dict(plain.state_dict())
+    weights = [layer(x, return_weights=True)[1] for layer in (plain, own, each)]
+    torch.testing.assert_close(weights[1], weights[0])
+    torch.testing.assert_close(weights[2][:, :2], weights[0][:, :2])
+    assert not torch.allclose(weights[2][:, 2:], weights[0][:, 2:])
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"frequencies": ()}, "rows of one length"),
+        ({"frequencies": ((1.0,), (1.0, 2.0))}, "rows of one length"),
+        ({"frequencies": ((float("nan"),),)}, "finite number"),
+        ({"frequencies": ((1.0,),), "dims": 2}, "rope.dims: expected None"),
+    ],
+)
+def test_frequencies_that_cannot_be_meant_are_refused(fields, said):
+    with pytest.raises(InvalidInputError, match=said):
+        RotarySpec(**fields)
+
+
+def test_frequencies_must_fit_the_heads():
+    from rankwise.spec import AttentionSpec
+
+    with pytest.raises(InvalidInputError, match="one for each of 4 key heads, got 3"):
+        AttentionSpec(dim=8, heads=4, rank=4, rope=RotarySpec(frequencies=((1.0,),) * 3))
+    with pytest.raises(InvalidInputError, match="do not fit rank 2"):
+        AttentionSpec(dim=8, heads=4, rank=2, rope=RotarySpec(frequencies=((1.0, 2.0),)))

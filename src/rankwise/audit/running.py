@@ -110,7 +110,7 @@ class RunningModel:
             options["decoder_input_ids"] = tokens
         elif self.objective == "causal":
             options["use_cache"] = False
-        with torch.inference_mode():
+        with torch.no_grad():
             return self.model(input_ids=tokens, attention_mask=torch.ones_like(tokens), **options)
 
     def watch(self, tokens: Int64[Tensor, "T N"], visit: Visitor) -> Any:
@@ -215,7 +215,8 @@ class _Watch:
         """Hook for models that return probabilities without calling the registered function."""
         probabilities = _probabilities_in(output)
         if probabilities is not None:
-            visible = probabilities > 0
+            # a single probability may be too small to be seen; what no head of any text sees is hidden
+            visible = (probabilities > 0).any(0).any(0)
             self.report(module, probabilities, visible=None if bool(visible.all()) else visible)
 
     def attend(
