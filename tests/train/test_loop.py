@@ -169,7 +169,7 @@ def test_training_lowers_the_error_and_the_standard_error_is_that_of_a_mean():
         generator = torch.Generator().manual_seed(seed)
         batch = training._task.sample(512, generator)
         with torch.no_grad():
-            others.append(training._errors(training.model, batch).mean().item())
+            others.append(training._task.error(training.model(*batch.inputs), batch).mean().item())
     spread = torch.tensor(others).std().item()
     assert 0.6 < result.error_se / spread < 1.6
 
@@ -202,7 +202,7 @@ def test_the_average_is_validated_in_place_of_the_weights():
 
 def test_clip_bounds_the_gradient():
     free = Training(small_run(optim=OptimSpec(lr=0.0, steps=5, batch=16)))
-    free._accumulate_gradients(free._draw(16, free._data))
+    free._accumulate_gradients(free._task.sample(16, free._data))
     norm = free._gradient_norm().item()
     seen = []
     clipped = Training(small_run(optim=OptimSpec(lr=0.0, steps=5, batch=16, clip=norm / 10)))

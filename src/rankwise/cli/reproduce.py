@@ -24,6 +24,7 @@ def reproduce(
     protocol: str | None = None,
     sequences: int | None = None,
     pieces: tuple[int, ...] = (),
+    data: Path | None = None,
     out: Path = Path("figures"),
     store: Path = Path("runs"),
     workers: int | None = None,
@@ -44,6 +45,7 @@ def reproduce(
         protocol: How to train: capacity (the best we know, the default) or paper (the authors' recipe to the letter).
         sequences: Training examples of every run, instead of the preset's.
         pieces: Train only these parts of the preset, counted from 1 in the order that its recipe lists.
+        data: A text file (language) or a directory of MNIST (images) in place of the preset's data.
         out: Directory the files are written to.
         store: Directory that keeps results and checkpoints of what is trained.
         workers: How many runs at a time; one for every core if not given.
@@ -64,6 +66,7 @@ def reproduce(
 
         recipe = find_trained_recipe(figure)
         given = {"seeds": seeds, "protocol": protocol, "sequences": sequences, "pieces": pieces or None}
+        given["data"] = None if data is None else str(data)
         sweep = sweep_of(figure, preset, {name: value for name, value in given.items() if value is not None})
         if dry_run:
             from rankwise.cli.dry_run import show_plan

@@ -6,6 +6,7 @@ from rankwise.nn.generalized import AdditiveScore, BilinearScore, GeneralizedHea
 from rankwise.nn.latent import LatentAttention
 from rankwise.nn.norms import UnitNorm
 from rankwise.nn.rotary import rotate, rotation
+from rankwise.nn.tokens import TokenModel
 from rankwise.nn.transformer import Transformer
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "GeneralizedHeads",
     "LatentAttention",
     "MultiheadAttention",
+    "TokenModel",
     "Transformer",
     "UnitNorm",
     "rotate",

@@ -16,6 +16,7 @@ from torch.nn.functional import pad
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.nn.attention import MultiheadAttention
 from rankwise.nn.feedforward import FeedForward
+from rankwise.nn.latent import LatentAttention
 from rankwise.nn.norms import build_norm
 from rankwise.spec import ModelSpec
 
@@ -28,7 +29,7 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         self.pre, self.residual = spec.norm_place == "pre", spec.residual
-        self.attention = MultiheadAttention.from_spec(spec.attention, device=device, dtype=dtype)
+        self.attention = _build_attention(spec, device, dtype)
         self.attention_norm = build_norm(spec.norm, spec.width, device=device, dtype=dtype)
         self.feedforward = FeedForward(spec, device=device, dtype=dtype) if spec.feedforward else None
         self.feedforward_norm = (
@@ -40,10 +41,11 @@ class Block(nn.Module):
     ) -> tuple[Float[Tensor, "B Q W"], Float[Tensor, "B H Q N"] | None]:
         inner = self.attention_norm(x) if self.pre else x
         weights = None
+        inputs = (inner,) if context is None else (inner, context)
         if return_weights:
-            change, weights = self.attention(inner, context, return_weights=True)
+            change, weights = self.attention(*inputs, return_weights=True)
         else:
-            change = self.attention(inner, context)
+            change = self.attention(*inputs)
         x = self._joined(x, change, self.attention_norm)
         if self.feedforward is not None and self.feedforward_norm is not None:
             inner = self.feedforward_norm(x) if self.pre else x
@@ -114,6 +116,8 @@ class Transformer(nn.Module):
                 raise ShapeError(f"{name}: expected [batch, {name}, dim={spec.dim}], got {list(given.shape)}")
         if points is None:
             x, context = self._placed(tokens), None
+        elif spec.kv_lora_rank is not None:
+            raise InvalidInputError("points: expected none with latent attention, whose tokens attend to themselves")
         else:
             x, context = pad(tokens, (0, spec.position_dim)), self._placed(points)
         weights = []
@@ -123,7 +127,7 @@ class Transformer(nn.Module):
         output = self.output(self.final_norm(x)[..., : spec.dim])
         return (output, weights) if return_weights else output
 
-    def attention_layers(self) -> Iterator[MultiheadAttention]:
+    def attention_layers(self) -> Iterator[MultiheadAttention | LatentAttention]:
         """The attention of every layer, first to last."""
         for block in self.blocks:
             assert isinstance(block, Block)
@@ -157,10 +161,10 @@ class Transformer(nn.Module):
                 block.load_state_dict(first)
         *earlier, last = self.attention_layers()
         if self.spec.output_gain is not None:
-            last.o_weight.mul_(self.spec.output_gain)
+            _output_weight(last).mul_(self.spec.output_gain)
         if self.spec.branch_gain is not None:
             for layer in earlier:
-                layer.o_weight.mul_(self.spec.branch_gain)
+                _output_weight(layer).mul_(self.spec.branch_gain)
             for module in self.modules():
                 if isinstance(module, FeedForward):
                     module.scale_output(self.spec.branch_gain)
@@ -174,3 +178,15 @@ class Transformer(nn.Module):
         last = self.blocks[-1]
         assert isinstance(last, Block)
         return last.feedforward_norm or last.attention_norm
+
+
+def _build_attention(
+    spec: ModelSpec, device: torch.device | str | None, dtype: torch.dtype | None
+) -> MultiheadAttention | LatentAttention:
+    if spec.latent is not None:
+        return LatentAttention(spec.latent, device=device, dtype=dtype)
+    return MultiheadAttention.from_spec(spec.attention, device=device, dtype=dtype)
+
+
+def _output_weight(layer: MultiheadAttention | LatentAttention) -> Tensor:
+    return layer.o_weight if isinstance(layer, MultiheadAttention) else layer.out.weight

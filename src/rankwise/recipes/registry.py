@@ -34,8 +34,11 @@ FIGURES = {
     "random-weights": "rankwise.recipes.closed_form.random_weights",
     "figure1": "rankwise.recipes.figure1",
     "theorem": "rankwise.recipes.theorem",
+    "in-context": "rankwise.recipes.tokens.in_context",
+    "language": "rankwise.recipes.tokens.language",
+    "images": "rankwise.recipes.tokens.images",
 }
-TRAINED = ("figure1", "theorem")
+TRAINED = ("figure1", "theorem", "in-context", "language", "images")
 
 Say = Callable[[str], None]
 _Settings = TypeVar("_Settings")

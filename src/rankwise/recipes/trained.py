@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rankwise.spec import RunSpec, SweepSpec
 from rankwise.sweep.plan import plan_sweep
@@ -13,7 +15,10 @@ from rankwise.sweep.store import read_store
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedRun:
-    """A run and what it reached; ``seconds`` of work, all attempts together; ``weights`` is where its last ones are."""
+    """A run and what it reached; ``seconds`` of work, all attempts together; ``weights`` is where its last ones are.
+
+    ``details`` and ``attention`` are what the task and the probes add (see ``train.result``).
+    """
 
     run: RunSpec
     error: float
@@ -22,6 +27,8 @@ class TrainedRun:
     sequences: int
     seconds: float
     weights: Path | None = None
+    details: Mapping[str, Any] | None = None
+    attention: Mapping[str, Any] | None = None
 
 
 def train_sweep(
@@ -45,8 +52,9 @@ def trained_runs(sweep: SweepSpec, store: Path) -> tuple[TrainedRun, ...]:
         row = done.get(planned.id)
         if row is None or row.result is None:
             continue
-        numbers = {name: float(row.result[name]) for name in ("error", "error_se", "train_min")}
+        numbers: dict[str, Any] = {name: float(row.result[name]) for name in ("error", "error_se", "train_min")}
         sequences = int(row.result["sequences"])
         weights = store / row.checkpoint if row.checkpoint else None
+        numbers |= {"details": row.result.get("details"), "attention": row.result.get("attention")}
         found.append(TrainedRun(run=planned.spec, sequences=sequences, seconds=row.seconds, weights=weights, **numbers))
     return tuple(found)

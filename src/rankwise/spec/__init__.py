@@ -2,26 +2,38 @@
 
 from rankwise.spec.attention import AttentionSpec, RotarySpec, heads_for_budget
 from rankwise.spec.canonical import canonical_json, derived_seed, plain, run_id
+from rankwise.spec.images import ImagesSpec
+from rankwise.spec.in_context import Curriculum, InContextSpec
+from rankwise.spec.interface import TokenInterface
 from rankwise.spec.latent import LatentSpec
+from rankwise.spec.match import MatchSpec
 from rankwise.spec.model import ModelSpec
 from rankwise.spec.optim import LrMultipliers, OptimSpec
 from rankwise.spec.read import from_plain, parse_json, parse_toml, read_spec
-from rankwise.spec.run import RunSpec
+from rankwise.spec.run import AnyTaskSpec, RunSpec
 from rankwise.spec.sweep import Axis, SweepSpec, vary
 from rankwise.spec.task import TaskSpec
+from rankwise.spec.text import TextSpec
 from rankwise.spec.write import to_json, to_toml
 
 __all__ = [
+    "AnyTaskSpec",
     "AttentionSpec",
     "Axis",
+    "Curriculum",
+    "ImagesSpec",
+    "InContextSpec",
     "LatentSpec",
     "LrMultipliers",
+    "MatchSpec",
     "ModelSpec",
     "OptimSpec",
     "RotarySpec",
     "RunSpec",
     "SweepSpec",
     "TaskSpec",
+    "TextSpec",
+    "TokenInterface",
     "canonical_json",
     "derived_seed",
     "from_plain",

@@ -1,8 +1,9 @@
 """Values checked against the annotations of a dataclass: one mechanism for files and for Python.
 
 An annotation is one of ``int``, ``float`` (a whole number is accepted and becomes a float), ``bool``, ``str``,
-``Literal[...]``, ``X | None``, ``tuple[X, ...]``, ``tuple[X, Y]`` (a list is accepted) or another dataclass (a table
-is accepted). Every complaint starts with the path of the key.
+``Literal[...]``, ``X | None``, ``tuple[X, ...]``, ``tuple[X, Y]`` (a list is accepted), another dataclass (a table
+is accepted) or a union of dataclasses (a table whose ``name`` tells which). Every complaint starts with the path of the
+key.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ def convert(kind: Any, value: object, path: str) -> Any:
         options = get_args(kind)
         if value is None and NoneType in options:
             return None
-        (inner,) = (option for option in options if option is not NoneType)
-        return convert(inner, value, path)
+        inner = [option for option in options if option is not NoneType]
+        return convert(inner[0] if len(inner) == 1 else _named(inner, value, path), value, path)
     if origin is Literal:
         return _choice(get_args(kind), value, path)
     if origin is tuple:
@@ -99,7 +100,7 @@ def expected(kind: Any) -> str:
     if origin is Literal:
         return f"one of {', '.join(map(repr, options))}"
     if origin in (Union, UnionType):
-        return " or ".join(expected(option) for option in options if option is not NoneType)
+        return " or ".join(dict.fromkeys(expected(option) for option in options if option is not NoneType))
     if origin is tuple:
         return f"a list of {expected(options[0]).removeprefix('a ')}s"
     return _NAMES.get(kind, "a table")
@@ -120,6 +121,18 @@ def shorten(text: str, limit: int = 80) -> str:
     """At most ``limit`` printable characters of ``text``."""
     clean = "".join(letter if letter.isprintable() else "?" for letter in text[: limit + 1])
     return clean if len(clean) <= limit else clean[: limit - 3] + "..."
+
+
+def _named(options: list[Any], value: object, path: str) -> Any:
+    """Which of several dataclasses ``value`` is, or is a table for: the one whose ``name`` may be the table's."""
+    if isinstance(value, tuple(options)):
+        return type(value)
+    if not isinstance(value, Mapping):
+        raise SpecError(f"{path}: expected a table, got {describe(value)}")
+    by_name = {name: option for option in options for name in get_args(kinds(option)["name"])}
+    if "name" not in value:
+        raise SpecError(f"{join(path, 'name')}: missing, expected one of {', '.join(map(repr, by_name))}")
+    return by_name[_choice(tuple(by_name), value["name"], join(path, "name"))]
 
 
 def _choice(options: tuple[str, ...], value: object, path: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from rankwise.errors import InvalidInputError, require_choice, require_int, require_number
 from rankwise.spec.attention import AttentionSpec, RotarySpec, heads_for_budget
 from rankwise.spec.fields import settle
+from rankwise.spec.latent import LatentSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,10 @@ class ModelSpec:
 
     ``generalized`` replaces the transformer by ``GeneralizedHeads`` (scaled-identity values) with a pooled
     ``AdditiveScore`` of that width, the form the lower bound is about: one bare layer, nothing else.
+
+    ``kv_lora_rank`` replaces ordinary by latent attention (MLA, see ``LatentSpec``) with a key-value latent of that
+    dimension: ``rank`` score coordinates a head without positions, ``rope_head_dim`` more with rotary ones (set exactly
+    when positions are "rotary"), ``value_rank`` (default: ``rank``) value coordinates, queries straight from the input.
     """
 
     dim: int
@@ -59,6 +64,8 @@ class ModelSpec:
     branch_gain: float | None = None
     final_gain: float | None = None
     generalized: int | None = None
+    kv_lora_rank: int | None = None
+    rope_head_dim: int | None = None
 
     def __post_init__(self) -> None:
         settle(self)
@@ -92,7 +99,12 @@ class ModelSpec:
         if self.final_gain is not None and self.norm == "none":
             raise InvalidInputError(f"final_gain: expected none without a norm, got {self.final_gain:g}")
         self._check_generalized()
-        _ = self.attention  # its own checks
+        if self.kv_lora_rank is None:
+            if self.rope_head_dim is not None:
+                raise InvalidInputError(f"rope_head_dim: expected none without kv_lora_rank, got {self.rope_head_dim}")
+            _ = self.attention  # its own checks
+        else:
+            self._check_latent()
 
     def _check_generalized(self) -> None:
         if self.generalized is None:
@@ -112,12 +124,30 @@ class ModelSpec:
             "branch_gain": None,
             "final_gain": None,
         }
-        for name, only in bare.items():
-            if getattr(self, name) != only:
-                raise InvalidInputError(
-                    f"{name}: expected {only!r} with generalized heads, which are one bare layer, "
-                    f"got {getattr(self, name)!r}"
-                )
+        self._require("with generalized heads, which are one bare layer", bare)
+
+    def _check_latent(self) -> None:
+        plain = {
+            "kv_heads": None,
+            "average": 1,
+            "scores": "softmax",
+            "temperature": "fixed",
+            "qk_norm": False,
+            "window": None,
+            "generalized": None,
+        }
+        self._require("with latent attention (kv_lora_rank)", plain)
+        if (self.positions == "rotary") != (self.rope_head_dim is not None):
+            raise InvalidInputError(
+                f"rope_head_dim: expected a number exactly when positions = 'rotary' with latent attention, "
+                f"got positions = {self.positions!r} with rope_head_dim = {self.rope_head_dim}"
+            )
+        _ = self.latent  # its own checks
+
+    def _require(self, where: str, only: dict[str, Any]) -> None:
+        for name, value in only.items():
+            if getattr(self, name) != value:
+                raise InvalidInputError(f"{name}: expected {value!r} {where}, got {getattr(self, name)!r}")
 
     @property
     def width(self) -> int:
@@ -125,8 +155,25 @@ class ModelSpec:
         return self.dim + self.position_dim
 
     @property
+    def latent(self) -> LatentSpec | None:
+        """The latent attention of every layer, if that is what it is."""
+        if self.kv_lora_rank is None:
+            return None
+        return LatentSpec(
+            dim=self.width,
+            heads=self.heads,
+            q_lora_rank=None,
+            kv_lora_rank=self.kv_lora_rank,
+            qk_nope_head_dim=self.rank,
+            qk_rope_head_dim=self.rope_head_dim or 0,
+            v_head_dim=self.rank if self.value_rank is None else self.value_rank,
+            causal=self.causal,
+            bias=self.bias,
+        )
+
+    @property
     def attention(self) -> AttentionSpec:
-        """The attention of every layer."""
+        """The ordinary attention of every layer (with ``kv_lora_rank``: the one that it replaces)."""
         return AttentionSpec(
             dim=self.width,
             heads=self.heads,
@@ -157,7 +204,7 @@ class ModelSpec:
         norm = {"rms": W, "unit": 1, "none": 0}[self.norm]
         mlp = 2 * W * F + (F + W if self.bias else 0) if F else 0
         norms_a_layer = 1 + (F > 0)
-        layer = self.attention.parameters() + mlp + norms_a_layer * norm
+        layer = (self.latent or self.attention).parameters() + mlp + norms_a_layer * norm
         final = norm if self.norm_place == "pre" else 0
         table = self.max_points * (self.position_dim or self.dim)
         output = self.dim * self.dim + (self.dim if self.bias else 0) if self.output_map else 0

@@ -8,12 +8,21 @@ from typing import Literal
 from rankwise.errors import InvalidInputError, require_int, require_number
 from rankwise.spec.canonical import run_id
 from rankwise.spec.fields import settle
+from rankwise.spec.images import ImagesSpec
+from rankwise.spec.in_context import InContextSpec
+from rankwise.spec.match import MatchSpec
 from rankwise.spec.model import ModelSpec
 from rankwise.spec.optim import OptimSpec
 from rankwise.spec.task import TaskSpec
+from rankwise.spec.text import TextSpec
+
+AnyTaskSpec = TaskSpec | InContextSpec | MatchSpec | TextSpec | ImagesSpec
 
 MAX_PARAMETERS = 10**10
 MAX_NUMBERS_A_BATCH = 10**10
+
+# What a task calls the number of its tokens, where it is not task.points.
+_TOKENS_OF = {"in_context": "2 task.points - 1", "text": "task.context", "images": "the number of patches"}
 
 # Changing such a field asks for the same numbers, so it leaves the run's id alone.
 _NOT_IDENTITY = {"identity": False}
@@ -26,9 +35,12 @@ class RunSpec:
     ``protocol`` names the recipe the spec was made by. Three fields are outside the id, because they say where and how
     long, not what: ``device`` (which one did the work is recorded beside the result), ``time_limit`` in seconds of one
     attempt, and ``tags``, free words for tables.
+
+    ``probe`` held-out examples, if set, are what the rank of every head's attention matrix is measured on: at the
+    start, after each quarter of the steps, and at the end.
     """
 
-    task: TaskSpec
+    task: TaskSpec | InContextSpec | MatchSpec | TextSpec | ImagesSpec
     model: ModelSpec
     optim: OptimSpec
     seed: int = 0
@@ -37,23 +49,45 @@ class RunSpec:
     device: Literal["cpu", "cuda", "auto"] = field(default="cpu", metadata=_NOT_IDENTITY)
     time_limit: float | None = field(default=None, metadata=_NOT_IDENTITY)
     tags: tuple[str, ...] = field(default=(), metadata=_NOT_IDENTITY)
+    probe: int | None = None
 
     def __post_init__(self) -> None:
         settle(self)
         require_int("seed", self.seed, minimum=0)
         if self.time_limit is not None:
             require_number("time_limit", self.time_limit, above=0)
-        if self.model.dim != self.task.dim:
-            raise InvalidInputError(f"model.dim: expected task.dim = {self.task.dim}, got {self.model.dim}")
-        if 0 < self.model.max_points < self.task.points:
-            raise InvalidInputError(
-                f"model.max_points: expected at least task.points = {self.task.points}, got {self.model.max_points}"
-            )
+        if self.probe is not None:
+            require_int("probe", self.probe, minimum=1)
+            if self.model.generalized is not None:
+                raise InvalidInputError("probe: expected none with generalized heads, which show no attention matrix")
+        self._check_fit()
         self._check_size()
 
+    def _check_fit(self) -> None:
+        """That this model can read and answer this task."""
+        task, model, tokens = self.task, self.model, self.task.tokens
+        if isinstance(task, TaskSpec):
+            if model.dim != task.dim:
+                raise InvalidInputError(f"model.dim: expected task.dim = {task.dim}, got {model.dim}")
+            if model.kv_lora_rank is not None and task.queries is not None:
+                raise InvalidInputError(
+                    f"model.kv_lora_rank: expected none for {task.name!r}, whose queries are not points; "
+                    f"latent attention attends to its own tokens"
+                )
+        else:
+            if model.generalized is not None:
+                raise InvalidInputError(f"model.generalized: expected none for {task.name!r}, which is read as tokens")
+            if task.interface.causal and not model.causal:
+                raise InvalidInputError(f"model.causal: expected true for {task.name!r}: later tokens hold the answers")
+        if 0 < model.max_points < tokens:
+            raise InvalidInputError(
+                f"model.max_points: expected at least {_TOKENS_OF.get(task.name, 'task.points')} = {tokens}, "
+                f"got {model.max_points}"
+            )
+
     def _check_size(self) -> None:
-        model, numbers = self.model, self.optim.batch * self.task.vectors * self.task.dim
-        parameters = min(model.parameters(), 10**300)  # beyond what a float can print
+        model, numbers = self.model, self.optim.batch * self.task.vectors * self.model.dim
+        parameters = min(self.parameters(), 10**300)  # beyond what a float can print
         if parameters > MAX_PARAMETERS:
             raise InvalidInputError(
                 f"model.heads: expected a model of at most {MAX_PARAMETERS:.0e} parameters, got "
@@ -63,8 +97,13 @@ class RunSpec:
         if numbers > MAX_NUMBERS_A_BATCH:
             raise InvalidInputError(
                 f"optim.batch: expected at most {MAX_NUMBERS_A_BATCH:.0e} numbers a batch, got {numbers:.2e} from "
-                f"batch = {self.optim.batch}, {self.task.vectors} vectors an example, dim = {self.task.dim}"
+                f"batch = {self.optim.batch}, {self.task.vectors} vectors an example, dim = {model.dim}"
             )
+
+    def parameters(self) -> int:
+        """Number of trainable scalars: the stack, and what reads tokens into it and answers out of it."""
+        interface = self.task.interface
+        return self.model.parameters() + (0 if interface is None else interface.parameters(self.model.dim))
 
     @property
     def id(self) -> str:

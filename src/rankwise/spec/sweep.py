@@ -68,14 +68,14 @@ class Axis:
     def __len__(self) -> int:
         return len(self.columns[0][1])
 
-    def checked(self, path: str) -> Axis:
-        """This axis with every key known and every value of the key's type."""
+    def checked(self, path: str, base: RunSpec) -> Axis:
+        """This axis with every key known to ``base`` and every value of the key's type."""
         if not self.columns:
             raise SpecError(f"{path}: expected a key of a run with a list of values, got none")
         columns = []
         for key, values in self.columns:
             here = f"{path}.{key}"
-            kind = _kind_of(key, path)
+            kind = _kind_of(key, path, base)
             if len(values) != len(self):
                 raise SpecError(
                     f"{here}: expected {len(self)} values like {self.columns[0][0]} (keys of one axis move together; "
@@ -115,7 +115,9 @@ class SweepSpec:
             raise InvalidInputError(f"base: expected either a base run (with axes) or a list of runs, got {got}")
         if self.axes and self.runs:
             raise InvalidInputError("axes: expected a base run to vary, got a list of runs")
-        axes = tuple(axis.checked(f"axes[{index}]") for index, axis in enumerate(self.axes))
+        axes = self.axes
+        if self.base is not None:
+            axes = tuple(axis.checked(f"axes[{index}]", self.base) for index, axis in enumerate(self.axes))
         object.__setattr__(self, "axes", axes)
         seen: dict[str, int] = {}
         for index, axis in enumerate(axes):
@@ -180,18 +182,19 @@ def _leaves(table: object, path: str, key: str) -> Iterator[tuple[str, tuple[Any
         raise SpecError(f"{here}: expected a list of values, got {describe(table)}")
 
 
-def _kind_of(key: str, path: str) -> Any:
-    """The annotation at a key path of a run; a table as a whole cannot be varied, only its keys."""
-    kind: Any = RunSpec
+def _kind_of(key: str, path: str, base: RunSpec) -> Any:
+    """The annotation at a key path of ``base``; a table as a whole cannot be varied, only its keys."""
+    kind, holder = Any, base
     done: list[str] = []
     for name in key.split("."):
         here = ".".join([path, *done, shorten(name)])
-        valid = kinds(kind) if is_dataclass(kind) else {}
+        valid = kinds(type(holder)) if is_dataclass(holder) else {}
         if name not in valid:
             hint = nearest_name(name, list(valid)) or (f" (valid: {', '.join(valid)})" if valid else "")
             raise SpecError(f"{here}: unknown key{hint}")
-        kind = valid[name]
+        kind, holder = valid[name], getattr(holder, name)
         done.append(name)
-    if is_dataclass(kind):
-        raise SpecError(f"{path}.{key}: expected one of its keys ({', '.join(kinds(kind))}), got the whole table")
+    if is_dataclass(holder):
+        keys = ", ".join(kinds(type(holder)))
+        raise SpecError(f"{path}.{key}: expected one of its keys ({keys}), got the whole table")
     return kind

@@ -94,3 +94,13 @@ class TaskSpec:
     def vectors(self) -> int:
         """How many vectors an example holds: the points and the queries that are not points."""
         return self.points + (self.queries or 0)
+
+    @property
+    def tokens(self) -> int:
+        """N, the vectors that keys and values are read from."""
+        return self.points
+
+    @property
+    def interface(self) -> None:
+        """None: the stack reads and answers the vectors themselves."""
+        return None

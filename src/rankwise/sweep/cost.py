@@ -7,7 +7,9 @@ R and V, feed-forward width F, a layer's forward pass costs::
     2 Q N H (R + V)                         scores and weighted sums
     4 Q W F                                 feed-forward
 
-floating-point operations, an output map 2 Q D^2, and nothing else counts. Generalised heads with
+floating-point operations, an output map 2 Q D^2, a read-in of F features and a read-out of O numbers 2 N D (F + O), and
+nothing else counts. Latent attention projects through its latent of L coordinates instead: 2 N W (H S + L + rope) +
+2 N L H (nope + V) + 2 N W H V, with S = nope + rope for R. Generalised heads with
 scores of width S cost 2 H (N D R + N R S + Q D S) + 2 Q N H S + 2 Q N D. A training step is three forward passes of
 its batch (the backward pass costs two), a validation one. Small models spend most of their time between operations: a
 training step makes about 200 + 600 L calls into torch (counted by timing ours), a validation step a quarter of that::
@@ -47,15 +49,21 @@ NOMINAL = Rate(flops=3e10, call_seconds=4e-6, source="a nominal machine")
 def forward_flops(run: RunSpec) -> float:
     """Operations of one forward pass for one example."""
     model, a = run.model, run.model.attention
-    Q, N, W, H, G, R, V = run.task.asked, run.task.points, a.dim, a.heads, a.key_heads, a.rank, a.value_dim
+    Q, N, W, H, G, R, V = run.task.asked, run.task.tokens, a.dim, a.heads, a.key_heads, a.rank, a.value_dim
     if model.generalized is not None:
         S = model.generalized
         return float(2 * H * (N * W * R + N * R * S + Q * W * S) + 2 * Q * N * (H * S + W))
     projections = 2 * W * (Q * H + N * G) * (R + V)
+    if model.latent is not None:
+        m = model.latent
+        R, up = m.score_dim, 2 * N * m.kv_lora_rank * H * (m.qk_nope_head_dim + V)
+        projections = 2 * N * W * (H * R + m.cached_per_token + H * V) + up
     mixing = 2 * Q * N * H * (R + V)
     feedforward = 4 * Q * W * model.feedforward
     output = 2 * Q * model.dim**2 if model.output_map else 0
-    return float(model.layers * (projections + mixing + feedforward) + output)
+    interface = run.task.interface
+    ends = 0.0 if interface is None else interface.forward_flops(model.dim, N)
+    return float(model.layers * (projections + mixing + feedforward) + output) + ends
 
 
 def run_flops(run: RunSpec) -> float:

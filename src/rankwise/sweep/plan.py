@@ -48,7 +48,7 @@ def plan_sweep(sweep: SweepSpec) -> Plan:
             id=run_id,
             spec=run,
             label=" ".join(f"{key.rpartition('.')[2]}={flat[run_id].get(key)}" for key in varying) or run_id,
-            parameters=run.model.parameters(),
+            parameters=run.parameters(),
             flops=run_flops(run),
             work=run_seconds(run, NOMINAL),
         )

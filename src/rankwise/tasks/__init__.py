@@ -1,9 +1,14 @@
 """Tasks: data with a known best answer, and the trivial predictors that put every error in proportion."""
 
 from rankwise.tasks.baselines import Baselines, Estimate, LinearPredictor, fit_linear
-from rankwise.tasks.batch import Batch, squared_error
+from rankwise.tasks.batch import Batch, TokenBatch, squared_error
+from rankwise.tasks.images import ImagePatches
+from rankwise.tasks.in_context import InContext
+from rankwise.tasks.match import Match
 from rankwise.tasks.neighbors import BiasedNearestNeighbor, FarthestNeighbor, NearestNeighbor, NeighborTask
 from rankwise.tasks.points import Gaussian, Orthogonal, PointLaw, PowerLaw, Rows, Uniform
+from rankwise.tasks.task import Task
+from rankwise.tasks.text import Text
 
 __all__ = [
     "Baselines",
@@ -12,13 +17,19 @@ __all__ = [
     "Estimate",
     "FarthestNeighbor",
     "Gaussian",
+    "ImagePatches",
+    "InContext",
     "LinearPredictor",
+    "Match",
     "NearestNeighbor",
     "NeighborTask",
     "Orthogonal",
     "PointLaw",
     "PowerLaw",
     "Rows",
+    "Task",
+    "Text",
+    "TokenBatch",
     "Uniform",
     "fit_linear",
     "squared_error",

@@ -71,6 +71,22 @@ class NeighborTask(ABC):
         """Squared error per query of each example (see ``squared_error``)."""
         return squared_error(prediction, batch.targets)
 
+    def training_batch(self, size: int, generator: torch.Generator, *, step: int, dtype: torch.dtype) -> Batch:
+        """Fresh examples, the same law at every step."""
+        return self.sample(size, generator, dtype=dtype)
+
+    def held_out(self, batches: int, size: int, generator: torch.Generator, *, dtype: torch.dtype) -> list[Batch]:
+        """Fresh examples from their own generator."""
+        return [self.sample(size, generator, dtype=dtype) for _ in range(batches)]
+
+    def loss(self, prediction: Float[Tensor, "*shape"], batch: Batch) -> Float[Tensor, " B"]:
+        """The error itself."""
+        return self.error(prediction, batch)
+
+    def details(self, prediction: Float[Tensor, "*shape"], batch: Batch) -> dict[str, Float[Tensor, "B ..."]]:
+        """None."""
+        return {}
+
     def baselines(self, generator: torch.Generator, samples: int = 4096) -> Baselines:
         """Errors of zero, mean of points and best linear predictor on ``samples`` examples."""
         return estimate_baselines(self, generator, samples)

@@ -15,12 +15,13 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from rankwise.spec import RunSpec, derived_seed, from_plain
-from rankwise.tasks import Batch
+from rankwise.tasks import Batch, TokenBatch
 from rankwise.train.build import DTYPES, build_model, build_task
 from rankwise.train.checkpoint import State, read_checkpoint, write_checkpoint
 from rankwise.train.contract import Diverged, Stopped, WorkerContext
 from rankwise.train.memory import keep_freed_memory
 from rankwise.train.optimizers import build_optimizers, set_lr
+from rankwise.train.probe import Snapshot, attention_table, probe_steps, snapshot
 from rankwise.train.result import Curve, RunResult
 from rankwise.train.schedule import lr_factor
 
@@ -90,13 +91,21 @@ class Training:
             self._average = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(run.optim.ema))
         self._data = torch.Generator().manual_seed(derived_seed(run.id, "data"))
         held_out = torch.Generator().manual_seed(derived_seed(run.id, "validation"))
-        self._held_out = [self._draw(run.optim.validation_batch, held_out) for _ in range(run.optim.validation_batches)]
+        # Narrower numbers are rounded from float32, so that every dtype sees the same examples.
+        self._drawn_in = self._dtype if self._dtype == torch.float64 else torch.float32
+        sizes = (run.optim.validation_batches, run.optim.validation_batch)
+        drawn = self._task.held_out(*sizes, held_out, dtype=self._drawn_in)
+        self._held_out = [batch.to(self._device, self._dtype) for batch in drawn]
         self._curve: dict[str, list[Any]] = {"steps": [], "train": [], "validation": [], "validation_se": []}
         self._epoch_loss = 0.0
         self._train_min: float | None = None
         self._first_loss: float | None = None
         self._best = math.inf
         self._waited = 0
+        self._probe_steps = probe_steps(run.optim.steps)
+        self._probed: list[int] = []
+        self._snapshots: list[Snapshot] = []
+        self._probe()
 
     @property
     def done(self) -> bool:
@@ -111,8 +120,8 @@ class Training:
     def advance(self) -> None:
         """One optimiser step on a fresh batch, and the validation when an epoch ends with it."""
         optim = self.run.optim
-        batch = self._draw(optim.batch, self._data)
-        loss = self._accumulate_gradients(batch)
+        batch = self._task.training_batch(optim.batch, self._data, step=self.step, dtype=self._drawn_in)
+        loss = self._accumulate_gradients(batch.to(self._device, self._dtype))
         norm = self._gradient_norm()
         self._require_sane(loss, norm)
         if optim.clip is not None:
@@ -127,13 +136,27 @@ class Training:
         self._epoch_loss += loss
         if self.step % optim.epoch_steps == 0 or self.step == optim.steps:
             self._close_epoch()
+        if self.done or self.step in self._probe_steps:
+            self._probe()
 
     def validate(self) -> tuple[float, float]:
         """Mean error on the held-out examples, and the standard error of that mean."""
-        model = self.trained
         with torch.no_grad():
-            errors = torch.cat([self._errors(model, batch).double() for batch in self._held_out])
+            predicted = [self._task.error(self.trained(*batch.inputs), batch).double() for batch in self._held_out]
+        errors = torch.cat(predicted)
         return float(errors.mean()), float(errors.std()) / math.sqrt(len(errors)) if len(errors) > 1 else 0.0
+
+    def details(self) -> dict[str, Any]:
+        """The task's further numbers on the held-out examples: means, and standard errors under ``NAME_se``."""
+        with torch.no_grad():
+            found = [self._task.details(self.trained(*batch.inputs), batch) for batch in self._held_out]
+        table: dict[str, Any] = {}
+        for name in found[0]:
+            values = torch.cat([one[name].double() for one in found])
+            table[name] = values.mean(dim=0).tolist()
+            if len(values) > 1:
+                table[f"{name}_se"] = (values.std(dim=0) / math.sqrt(len(values))).tolist()
+        return table
 
     def progress(self) -> dict[str, Any]:
         """What a person who waits wants to know."""
@@ -152,12 +175,14 @@ class Training:
             train_min=self._train_min,
             steps=self.step,
             sequences=self.step * self.run.optim.batch,
-            parameters=self.run.model.parameters(),
+            parameters=self.run.parameters(),
             stopped_early=self.stopped_early,
             curve=Curve(**curve),
             versions=_versions(),
             threads=torch.get_num_threads(),
             seconds=self._seconds(),
+            details=self.details(),
+            attention=attention_table(self.run.task.tokens, self._probed, self._snapshots) if self._probed else None,
         )
 
     def state(self) -> State:
@@ -179,6 +204,8 @@ class Training:
             "stopped_early": self.stopped_early,
             "seconds": self._seconds(),
         }
+        if self._probed:
+            values |= {"probed": list(self._probed), "snapshots": list(self._snapshots)}
         return State(run_id=self.run.id, step=self.step, tensors=tensors, values=values)
 
     def restore(self, state: State) -> None:
@@ -202,22 +229,20 @@ class Training:
         self._best = math.inf if values["best"] is None else values["best"]
         self._waited = values["waited"]
         self.stopped_early = values["stopped_early"]
+        self._probed, self._snapshots = list(values.get("probed", ())), list(values.get("snapshots", ()))
         self._seconds_before, self._began = values["seconds"], time.monotonic()
 
-    def _draw(self, size: int, generator: torch.Generator) -> Batch:
-        # Narrower numbers are rounded from float32, so that every dtype sees the same examples.
-        drawn_in = self._dtype if self._dtype == torch.float64 else torch.float32
-        return self._task.sample(size, generator, dtype=drawn_in).to(self._device, self._dtype)
+    def _probe(self) -> None:
+        if self.run.probe is not None and self.step not in self._probed:
+            self._probed.append(self.step)
+            self._snapshots.append(snapshot(self.trained, self._held_out[0].part(slice(self.run.probe))))
 
-    def _errors(self, model: nn.Module, batch: Batch) -> Tensor:
-        inputs = (batch.points,) if batch.queries is None else (batch.queries, batch.points)
-        return self._task.error(model(*inputs), batch)
-
-    def _accumulate_gradients(self, batch: Batch) -> float:
-        """Leave the gradient of the batch's mean error in the parameters; the mean error itself."""
+    def _accumulate_gradients(self, batch: Batch | TokenBatch) -> float:
+        """Leave the gradient of the batch's mean loss in the parameters; the mean loss itself."""
         total = 0.0
         for piece in _pieces(batch, self.run.optim.micro_batch or len(batch)):
-            loss = self._errors(self.model, piece).mean() * (len(piece) / len(batch))
+            errors = self._task.loss(self.model(*piece.inputs), piece)
+            loss = errors.mean() * (len(piece) / len(batch))
             loss.backward()
             total += loss.item()
         return total
@@ -259,11 +284,9 @@ class Training:
         return self._seconds_before + time.monotonic() - self._began
 
 
-def _pieces(batch: Batch, size: int) -> Iterator[Batch]:
+def _pieces(batch: Batch | TokenBatch, size: int) -> Iterator[Batch | TokenBatch]:
     for start in range(0, len(batch), size):
-        part = slice(start, start + size)
-        queries = None if batch.queries is None else batch.queries[part]
-        yield Batch(batch.points[part], queries, batch.targets[part])
+        yield batch.part(slice(start, start + size))
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -40,6 +40,17 @@ _ROLES = {
     "k_norm": "norm",
     "positions": "positions",
     "output": "output_map",
+    # latent attention: the latent serves keys and values alike, and counts with the values
+    "query_up": "query_key",
+    "down": "output_value",
+    "latent_up": "output_value",
+    "out": "output_value",
+    "query_norm": "norm",
+    "latent_norm": "norm",
+    # around the stack: a table is like positions, a linear map like the output map
+    "embedding": "positions",
+    "read_in": "output_map",
+    "read_out": "output_map",
     # generalised heads: whatever decides the weights, and whatever is made of them
     "keys": "query_key",
     "phi": "query_key",

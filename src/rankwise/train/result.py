@@ -22,7 +22,9 @@ class RunResult:
 
     ``error`` is the squared error per query of the last weights (or of their average, with ``ema``) on held-out
     examples, ``error_se`` its standard error over those examples. ``train_min`` is the statistic of the paper's
-    figures: the smallest mean training loss of an epoch. Only ``seconds`` is not decided by the spec.
+    figures: the smallest mean training loss of an epoch. ``details`` are the task's further numbers on the held-out
+    examples (``NAME`` and its standard error ``NAME_se``), ``attention`` the ranks of a probed run (see
+    ``train.probe``). Only ``seconds`` is not decided by the spec.
     """
 
     error: float
@@ -36,11 +38,16 @@ class RunResult:
     versions: Mapping[str, str]
     threads: int
     seconds: float
+    details: Mapping[str, Any] | None = None
+    attention: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a store, which counts the seconds itself: equal runs give equal tables."""
         table = asdict(self)
         del table["seconds"]
         table["versions"] = dict(self.versions)
+        for optional in ("details", "attention"):
+            if not table[optional]:
+                del table[optional]
         table["curve"] = {name: list(values) for name, values in table["curve"].items()}
         return table

@@ -1,0 +1,1 @@
+"""Figures of tasks beyond the sphere, read as token sequences: in-context learning, language, images, matching."""

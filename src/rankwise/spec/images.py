@@ -1,0 +1,65 @@
+"""Image classification from patches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rankwise.errors import InvalidInputError, require_int
+from rankwise.spec.fields import settle
+from rankwise.spec.interface import TokenInterface
+from rankwise.spec.text import require_sha256
+
+SIDES = {"digits": 8, "mnist": 28}
+CLASSES = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagesSpec:
+    """Ten classes of square grey images cut into patches of ``patch`` x ``patch`` pixels, one token a patch.
+
+    ``digits``: the 1,797 images of 8 x 8 that come with scikit-learn, every fifth held out. ``mnist``: 28 x 28 from
+    ``path`` (a directory of idx files, or of CSV files, see ``tasks.images``) with its own test set; ``sha256`` then
+    says which bytes they are. Training images are moved by up to ``shift`` pixels in each direction.
+    """
+
+    name: Literal["images"] = "images"
+    source: Literal["digits", "mnist"]
+    patch: int
+    shift: int = 0
+    sha256: str | None = None
+    path: str | None = field(default=None, metadata={"identity": False})
+
+    def __post_init__(self) -> None:
+        settle(self)
+        require_int("patch", self.patch, minimum=1)
+        require_int("shift", self.shift, minimum=0)
+        if self.side % self.patch:
+            raise InvalidInputError(f"patch: expected a divisor of the side of {self.side} pixels, got {self.patch}")
+        if self.shift >= self.side:
+            raise InvalidInputError(f"shift: expected less than the side of {self.side} pixels, got {self.shift}")
+        for name in ("path", "sha256"):
+            given = getattr(self, name) is not None
+            if given != (self.source == "mnist"):
+                wanted = "the data's" if self.source == "mnist" else "no"
+                raise InvalidInputError(f"{name}: expected {wanted} {name} for source = {self.source!r}, got the other")
+        if self.sha256 is not None:
+            require_sha256("sha256", self.sha256)
+
+    @property
+    def side(self) -> int:
+        """Pixels along an edge."""
+        return SIDES[self.source]
+
+    @property
+    def tokens(self) -> int:
+        """N: patches of an image."""
+        return (self.side // self.patch) ** 2
+
+    asked = tokens
+    vectors = tokens
+
+    @property
+    def interface(self) -> TokenInterface:
+        """The pixels of a patch in, ten logits out of the mean over patches."""
+        return TokenInterface(features=self.patch**2, outputs=CLASSES, pooled=True)

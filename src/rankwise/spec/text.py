@@ -1,0 +1,50 @@
+"""Byte-level language modelling."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rankwise.errors import InvalidInputError, require_int
+from rankwise.spec.fields import settle
+from rankwise.spec.interface import TokenInterface
+
+
+def require_sha256(name: str, value: str) -> None:
+    """``value`` must be 64 lower-case hexadecimal digits."""
+    if not re.fullmatch(r"[0-9a-f]{64}", value):
+        raise InvalidInputError(f"{name}: expected 64 lower-case hexadecimal digits (sha256sum FILE), got {value!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSpec:
+    """Predict each next byte from at most ``context`` bytes before it.
+
+    The text is the Python standard library's source, or the file at ``path``. Which bytes those are is part of the
+    run's identity (``sha256``), where they lie is not: the library of another interpreter is other data, a moved file
+    is the same.
+    """
+
+    name: Literal["text"] = "text"
+    context: int
+    sha256: str
+    path: str | None = field(default=None, metadata={"identity": False})
+
+    def __post_init__(self) -> None:
+        settle(self)
+        require_int("context", self.context, minimum=2)
+        require_sha256("sha256", self.sha256)
+
+    @property
+    def tokens(self) -> int:
+        """N."""
+        return self.context
+
+    asked = tokens
+    vectors = tokens
+
+    @property
+    def interface(self) -> TokenInterface:
+        """A table of the 256 bytes in, 256 logits a position out."""
+        return TokenInterface(vocabulary=256, outputs=256, causal=True)
