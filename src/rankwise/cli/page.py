@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankwise.errors import InvalidInputError
+from rankwise.errors import InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
     from rankwise.report.html import PageContent
@@ -16,6 +19,21 @@ def store_page(store: Path, path: Path) -> Path:
     from rankwise.report.html import write_page
 
     return write_page(page_content(store=store), path)
+
+
+def document_page(kind: str, document: dict[str, Any], path: Path) -> Path | None:
+    """The page of one document that a command has just made; None, with a word on stderr, without the extra."""
+    from rankwise.report.html import write_page
+
+    with tempfile.TemporaryDirectory(prefix="rankwise-") as scratch:
+        file = Path(scratch) / f"{kind}.json"
+        file.write_text(json.dumps(document, allow_nan=False))
+        try:
+            content = page_content(audit=file) if kind == "audit" else page_content(need=file)
+        except MissingExtraError as error:
+            print(f"rankwise: no page: {error}", file=sys.stderr)
+            return None
+    return write_page(content, path)
 
 
 def page_content(

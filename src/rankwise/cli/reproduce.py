@@ -12,7 +12,6 @@ from rankwise.cli.output import console, print_json
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.recipes.registry import FIGURES, TRAINED, find_recipe, find_trained_recipe, sweep_of
 from rankwise.report.figures import new_figure
-from rankwise.report.html import require_page
 
 
 def reproduce(
@@ -60,7 +59,6 @@ def reproduce(
     if workers is not None:
         require_int("--workers", workers, minimum=1)
     if figure in TRAINED:
-        from rankwise.cli.page import store_page
         from rankwise.recipes.rows import write_rows
         from rankwise.recipes.trained import train_sweep
 
@@ -75,11 +73,9 @@ def reproduce(
             show_plan(plan_sweep(sweep), store, workers=workers, json=json)
             return
         new_figure(1, 1)  # a missing extra is better noticed before training
-        require_page()
         rows = recipe.rows(train_sweep(sweep, store, workers=workers, retry=retry))
         done = recipe.present(preset, rows, out / figure)
-        page = store_page(store, out / f"{figure}.html")
-        done = replace(done, files=(*done.files, write_rows(rows, out / f"{figure}.csv"), page))
+        done = replace(done, files=(*done.files, write_rows(rows, out / f"{figure}.csv")))
     else:
         closed_form = find_recipe(figure)
         if dry_run:
@@ -87,6 +83,10 @@ def reproduce(
                 f"--dry-run: expected a figure that is trained ({', '.join(TRAINED)}), got {figure}"
             )
         done = closed_form.reproduce(preset, out, lambda line: progress.print(line, style="dim", markup=False))
+    if figure in TRAINED:
+        from rankwise.cli.page import store_page
+
+        done = replace(done, files=(*done.files, store_page(store, out / f"{figure}.html")))
     files = [str(path) for path in done.files]
     if json:
         table = [dict(zip(done.columns, row, strict=True)) for row in done.rows]

@@ -21,12 +21,14 @@ def levels_of(spec: Mapping[str, Any], samples: int = 4096) -> dict[str, float]:
     import torch
 
     from rankwise.errors import RankwiseError
-    from rankwise.spec import RunSpec, from_plain
-    from rankwise.train.build import build_task
+    from rankwise.spec import RunSpec, TaskSpec, from_plain
+    from rankwise.train.build import build_neighbors
 
     try:
-        task = build_task(from_plain(RunSpec, dict(spec)).task)
+        task = from_plain(RunSpec, dict(spec)).task
     except RankwiseError:  # a spec of another version: its runs are shown, its task cannot be drawn from
         return {}
-    found = task.baselines(torch.Generator().manual_seed(0), samples)
+    if not isinstance(task, TaskSpec):
+        return {}
+    found = build_neighbors(task).baselines(torch.Generator().manual_seed(0), samples)
     return {"zero": found.zero.mean, "mean of points": found.mean.mean, "best linear": found.linear.mean}

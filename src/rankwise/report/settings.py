@@ -19,6 +19,7 @@ from rankwise.theory.bounds import Values, error_lower_bound
 # Keys of a spec that never tell two cells apart: the seed, and where and how long a run was worked on.
 _NOT_A_CELL = ("seed", "tags", "device", "time_limit")
 _BARE = {"layers": 1, "residual": False, "norm": "none", "feedforward": 0, "bias": False, "output_map": False}
+_NEIGHBORS = ("nearest", "farthest", "biased")
 _SOFTMAX, _GENERALISED = "softmax heads", "generalised heads"
 
 
@@ -46,6 +47,7 @@ class Setting:
 
     title: str
     dim: int
+    unit: str
     spec: Mapping[str, Any]
     in_theorem: bool
     cells: tuple[Cell, ...]
@@ -96,7 +98,8 @@ def _setting(runs: list[tuple[int, Mapping[str, Any], Mapping[str, Any]]]) -> Se
     ]
     order = sorted(cells, key=lambda cell: (cell.layers, cell.facet, cell.protocol, cell.heads * cell.rank, cell.rank))
     dim = first["model"]["dim"]
-    return Setting(title=_title(task, dim), dim=dim, spec=first, in_theorem=in_theorem, cells=tuple(order))
+    unit = "squared error a query" if task.get("name") in _NEIGHBORS else "error"
+    return Setting(title=_title(task, dim), dim=dim, unit=unit, spec=first, in_theorem=in_theorem, cells=tuple(order))
 
 
 def _facet(spec: Mapping[str, Any], in_theorem: bool) -> str:

@@ -104,6 +104,7 @@ def _setting(setting: Setting, levels: Levels) -> dict[str, Any]:
     return {
         "title": setting.title,
         "dim": setting.dim,
+        "unit": setting.unit,
         "inTheorem": setting.in_theorem,
         "levels": [{"name": name, "error": error} for name, error in levels(setting.spec).items()],
         "cells": [dataclasses.asdict(cell) for cell in setting.cells],

@@ -54,8 +54,10 @@ function settingView(host, data, setting) {
     const cells = chosen(), byRank = axis() === "rank", log = height() === "log";
     const lines = byRank ? budgets : ranks;
     const visible = facets.filter((facet) => cells.some((cell) => cell.facet === facet));
-    const lowest = cells.flatMap((cell) => [cell.error, cell.error + (cell.spread ?? 0)]);
-    const yRange = span([...lowest, ...setting.levels.map((level) => level.error)], log, { zero: true });
+    const errors = cells.flatMap((cell) => [cell.error, cell.error + (cell.spread ?? 0)]);
+    // A predictor far worse than every run would only press the runs together.
+    const drawnLevels = setting.levels.filter((level) => level.error <= 1.6 * Math.max(...errors, 0));
+    const yRange = span([...errors, ...drawnLevels.map((level) => level.error)], log, { zero: true });
     if (visible.join() !== [...charts.keys()].join()) {
       panels.replaceChildren();
       charts = new Map(visible.map((facet) => {
@@ -78,15 +80,15 @@ function settingView(host, data, setting) {
       }
       charts.get(facet)({
         title: facet,
-        describe: `${setting.title}, ${facet}: squared error against ${byRank ? "rank" : "heads"}, ${drawn.filter((one) => !one.bound).length} lines. The table below has the numbers.`,
+        describe: `${setting.title}, ${facet}: ${setting.unit} against ${byRank ? "rank" : "heads"}, ${drawn.filter((one) => !one.bound).length} lines. The table below has the numbers.`,
         x: { label: byRank ? "rank of a head" : "number of heads", log: true, ticks: distinct(own.map((cell) => (byRank ? cell.rank : cell.heads))) },
-        y: { label: "squared error a query", log, range: yRange },
-        levels: setting.levels.map((level) => ({ name: level.name, y: level.error })),
+        y: { label: setting.unit, log, range: yRange },
+        levels: drawnLevels.map((level) => ({ name: level.name, y: level.error })),
         series: drawn,
       });
     }
     const entries = new Map([...charts.values()].flatMap((chart) => chart.legend()).map((one) => [one.name, one]));
-    drawLegend(legend, [...entries.values()]);
+    drawLegend(legend, [...entries.values()].sort((a, b) => Boolean(a.bound) - Boolean(b.bound)));
     notes.textContent = noteOf(cells, byRank);
     refresh();
   }
@@ -100,7 +102,7 @@ function settingView(host, data, setting) {
     if (protocols.length > 1) words.push(`${name} protocol`);
     if (label) words.push(label);
     return {
-      name: words.join(", "), tone: toneOf(at), marker: (at + kind) % 5, dash: ["", "5 4", "2 3"][turn % 3], hollow: turn > 0,
+      name: words.join(", "), tone: toneOf(at), marker: (at + kind) % 6, dash: ["", "5 4", "2 3"][turn % 3], hollow: turn > 0,
       line: !(setting.inTheorem && !byRank),
       points: points.sort((a, b) => (byRank ? a.rank - b.rank : a.heads - b.heads)).map((cell) => ({
         x: byRank ? cell.rank : cell.heads, y: cell.error, spread: cell.spread,
@@ -115,7 +117,7 @@ function settingView(host, data, setting) {
     const steps = Array.from({ length: 61 }, (_, step) => most ** (step / 60));
     const any = facet.startsWith("softmax");
     return {
-      name: "lower bound, same colour", tone: toneOf(at), marker: null, dash: "", bound: true,
+      name: "lower bound, in the colour of its rank", tone: toneOf(at), marker: null, dash: "", bound: true,
       points: steps.map((heads) => ({ x: heads, y: errorLowerBound(setting.dim, Math.min(rank, setting.dim), heads, any) })),
     };
   }
@@ -123,7 +125,7 @@ function settingView(host, data, setting) {
   function noteOf(cells, byRank) {
     const words = [];
     if (setting.inTheorem) words.push(byRank ? "Choose Heads to see the lower bound." : "Lines are the error no such layer goes below (our derivation from the paper's proof: two orthogonal points, one bare layer); points are trained heads.");
-    else words.push("No lower bound is drawn: it is about one bare layer and two orthogonal points, not about this setting.");
+    else words.push(byRank ? "A line keeps the number of attention parameters and trades heads for rank." : "A line keeps the rank and adds heads.", "No lower bound is drawn: it is about one bare layer and two orthogonal points, not about this setting.");
     const seeds = Math.max(0, ...cells.map((cell) => cell.runs.length));
     words.push(seeds > 1 ? "Bars are standard errors between seeds." : "One seed a point: bars are standard errors of its validation, and say nothing about other seeds.");
     if (setting.levels.length) words.push("Dotted: what predictors without attention reach.");
@@ -138,7 +140,7 @@ function tipOf(cell, data) {
   const runs = cell.runs.map((index) => data.runs[index]);
   const total = runs.reduce((sum, run) => sum + run.seconds, 0);
   const lines = [
-    ["squared error", withSpread(cell.error, cell.spread)],
+    ["error", withSpread(cell.error, cell.spread)],
     ["seeds", shown(cell.runs.length)],
     ["parameters", shown(cell.parameters)],
     ["steps", shown(runs[0].result.steps)],

@@ -19,10 +19,10 @@ function heatMap(host) {
     picture.replaceChildren(
       svg("text", { class: "title", x: 8, y: 16 }, spec.title),
       svg("text", { x: LEFT - 8, y: TOP - 8, "text-anchor": "end" }, "head"),
-      Array.from({ length: columns }, (_, head) => head).filter((head) => head % every === 0)
-        .map((head) => svg("text", { x: LEFT + (head + 0.5) * cell, y: TOP - 8, "text-anchor": "middle" }, String(head))),
-      spec.rows.map((name, row) => (row % everyRow ? null : svg("text", { x: LEFT - 8, y: TOP + (row + 0.5) * tall + 4, "text-anchor": "end" }, name))),
-      spec.cells.flatMap((row, y) => row.map((one, x) => one && square(one, x, y, cell, tall))),
+      svg("g", {}, Array.from({ length: columns }, (_, head) => head).filter((head) => head % every === 0)
+        .map((head) => svg("text", { x: LEFT + (head + 0.5) * cell, y: TOP - 8, "text-anchor": "middle" }, String(head)))),
+      svg("g", {}, spec.rows.map((name, row) => (row % everyRow ? null : svg("text", { x: LEFT - 8, y: TOP + (row + 0.5) * tall + 4, "text-anchor": "end" }, name)))),
+      svg("g", {}, spec.cells.flatMap((row, y) => row.map((one, x) => one && square(one, x, y, cell, tall)))),
       svg("g", { class: "focus" }),
     );
   }

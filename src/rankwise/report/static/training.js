@@ -33,7 +33,7 @@ function initTraining(data) {
       describe: `${what()} curves of ${found.length} runs by step. The table below has the numbers.`,
       height: 360,
       x: { label: found.some(({ run }) => run.thinned) ? "step (long curves are thinned)" : "step", log: false },
-      y: { label: "squared error a query", log: height() === "log", zero: true },
+      y: { label: group().setting.unit, log: height() === "log", zero: true },
       series: found.map(({ cell, index, run }) => ({
         name: `rank ${shown(cell.rank)}`, marker: null, faint: found.length > 24,
         tone: ranks.length > 6 ? `ramp r${Math.round((ranks.indexOf(cell.rank) * 8) / (ranks.length - 1))}` : `s${ranks.indexOf(cell.rank)}`,
