@@ -19,7 +19,7 @@ function lineChart(host) {
 
   function draw() {
     if (!spec) return;
-    const width = Math.max(240, host.clientWidth), height = spec.height ?? 320;
+    const width = Math.max(240, picture.getBoundingClientRect().width), height = spec.height ?? 320;
     const inner = { left: MARGIN.left, right: width - MARGIN.right, top: MARGIN.top, bottom: height - MARGIN.bottom };
     const points = spec.series.flatMap((one) => one.points);
     const xRange = spec.x.range ?? span(points.map((p) => p.x), spec.x.log);
@@ -67,11 +67,13 @@ function lineChart(host) {
       mark(placed[(at + step + placed.length) % placed.length]);
       announce(active.point.tip().flat().join(", "));
       event.preventDefault();
-    } else if (event.key === "Enter") active?.point.open?.();
-    else if (event.key === "Escape") mark(null);
+    } else if (event.key === "Enter" && active?.point.open) {
+      event.preventDefault(); // or the same key would press the dialog's first button
+      active.point.open();
+    } else if (event.key === "Escape") mark(null);
   });
   new ResizeObserver(() => {
-    if (spec && Math.abs(picture.viewBox.baseVal.width - host.clientWidth) > 1) draw();
+    if (spec && Math.abs(picture.viewBox.baseVal.width - Math.max(240, picture.getBoundingClientRect().width)) > 1) draw();
   }).observe(host);
   const update = (next) => {
     spec = next;

@@ -8,7 +8,7 @@ function heatMap(host) {
 
   function draw() {
     if (!spec) return;
-    const columns = Math.max(...spec.cells.map((row) => row.length), 1), width = Math.max(260, host.clientWidth);
+    const columns = Math.max(...spec.cells.map((row) => row.length), 1), width = Math.max(240, picture.getBoundingClientRect().width);
     const cell = Math.min(46, (width - LEFT - 12) / columns), tall = Math.max(13, Math.min(26, cell));
     sizes = { cell, tall };
     const height = TOP + tall * spec.rows.length + 12;
@@ -62,11 +62,11 @@ function heatMap(host) {
       const next = at ? [at[0] + step[0], at[1] + step[1]] : [0, 0];
       if (spec.cells[next[1]]?.[next[0]]) announce(mark(next).tip().flat().join(", "));
       event.preventDefault();
-    } else if (event.key === "Enter" && at) spec.cells[at[1]][at[0]].choose();
+    } else if (event.key === "Enter" && spec.cells[at?.[1]]?.[at[0]]) spec.cells[at[1]][at[0]].choose();
     else if (event.key === "Escape") mark(null);
   });
   new ResizeObserver(() => {
-    if (spec && Math.abs(picture.viewBox.baseVal.width - host.clientWidth) > 1) draw();
+    if (spec && Math.abs(picture.viewBox.baseVal.width - Math.max(240, picture.getBoundingClientRect().width)) > 1) draw();
   }).observe(host);
   return Object.assign((next) => { spec = next; draw(); }, { picture, legend: () => [] });
 }
