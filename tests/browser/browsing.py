@@ -51,7 +51,9 @@ def open_page(driver, path: Path) -> float:
     while driver.execute_script("return document.documentElement.dataset.ready") != "yes":
         assert time.monotonic() < until, f"the page was not drawn: {console(driver)}"
         time.sleep(0.02)
-    return driver.execute_script("return new Promise(done => requestAnimationFrame(() => done(performance.now() / 1000)))")
+    return driver.execute_script(
+        "return new Promise(done => requestAnimationFrame(() => done(performance.now() / 1000)))"
+    )
 
 
 def console(driver) -> list[str]:

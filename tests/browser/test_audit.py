@@ -6,10 +6,10 @@ import json
 
 import browsing
 import pytest
-from report_documents import audit_report, need_document, reduction_document
 from test_page import click, downloaded
 
 from rankwise.cli import main
+from report_documents import audit_report, need_document, reduction_document
 
 
 @pytest.fixture(scope="module")

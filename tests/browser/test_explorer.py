@@ -12,7 +12,15 @@ from rankwise.theory.saturation import saturation_dim
 SHAPES = [
     *((2, 1, 1), (2, 1, 1.5), (3, 1, 1), (3, 1, 50_000), (3, 2, 2), (4, 2, 7), (8, 4, 16), (8, 7, 1), (8, 7, 3)),
     *((16, 8, 64), (16, 14, 4096), (64, 1, 24560), (64, 8, 512), (64, 63, 1), (64, 62, 100), (64, 64, 1), (128, 64, 8)),
-    *((512, 64, 8), (512, 500, 3), (768, 64, 12), (1024, 1000, 64), (4096, 128, 32), (4096, 4094, 4096), (16384, 16000, 9)),
+    *(
+        (512, 64, 8),
+        (512, 500, 3),
+        (768, 64, 12),
+        (1024, 1000, 64),
+        (4096, 128, 32),
+        (4096, 4094, 4096),
+        (16384, 16000, 9),
+    ),
 ]
 
 
@@ -30,7 +38,14 @@ def test_bound(opened, values):
 
 
 def test_heads_that_cannot_reach_an_error(opened):
-    for dim, rank, error in [(8, 1, 0.1), (64, 8, 0.05), (64, 32, 0.05), (64, 63, 0.01), (512, 64, 0.05), (4096, 128, 0.1)]:
+    for dim, rank, error in [
+        (8, 1, 0.1),
+        (64, 8, 0.05),
+        (64, 32, 0.05),
+        (64, 63, 0.01),
+        (512, 64, 0.05),
+        (4096, 128, 0.1),
+    ]:
         expected = heads_required_log10(dim, rank, error)
         assert ask(opened, "headsRequiredLog10", dim, rank, error) == pytest.approx(expected, rel=1e-7), (dim, rank)
 
@@ -78,7 +93,9 @@ def test_sliders_recompute_every_answer(opened):
     opened.execute_script(slider)
     assert answer(opened, "bound") == "0"  # full rank
     assert opened.execute_script("return document.querySelector('#n-rank').value") == "64"
-    opened.execute_script("const s = document.querySelector('#x-rank'); s.value = 0; s.dispatchEvent(new Event('input'))")
+    opened.execute_script(
+        "const s = document.querySelector('#x-rank'); s.value = 0; s.dispatchEvent(new Event('input'))"
+    )
     assert float(answer(opened, "bound")) == pytest.approx(error_lower_bound(64, 1, 4).value, abs=5e-5)
 
 
@@ -86,7 +103,9 @@ def test_length_and_mask_move_barrier_and_plateau(opened):
     type_in(opened, "n-length", 1024)
     for mask in ("full", "causal"):
         type_in(opened, "x-mask", mask)
-        assert float(answer(opened, "barrier").replace(",", "")) == pytest.approx(hardmax_rank_mean(1024, mask), rel=1e-4)
+        assert float(answer(opened, "barrier").replace(",", "")) == pytest.approx(
+            hardmax_rank_mean(1024, mask), rel=1e-4
+        )
         assert answer(opened, "plateau") == str(saturation_dim(1024, mask=mask).value)
     hidden = "return document.querySelector('#x-window').closest('p').hidden"
     assert opened.execute_script(hidden)

@@ -7,9 +7,9 @@ import xml.etree.ElementTree as ElementTree
 
 import browsing
 import pytest
-from report_stores import HOSTILE
 
 from rankwise.sweep.store import read_store
+from report_stores import HOSTILE
 
 TAKE_DOWNLOADS = """
 window.taken = [];

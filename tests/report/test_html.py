@@ -55,7 +55,10 @@ def test_the_page_holds_every_run_of_the_store(store):
 def test_the_policy_allows_the_pages_own_script_and_style_and_nothing_else(store):
     page = build_page(PageContent(store=read_store_data(store)))
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1].replace("&#39;", "'")
-    script, style = re.search(r"<script>(.*?)</script>", page, re.S)[1], re.search(r"<style>(.*?)</style>", page, re.S)[1]
+    script, style = (
+        re.search(r"<script>(.*?)</script>", page, re.S)[1],
+        re.search(r"<style>(.*?)</style>", page, re.S)[1],
+    )
     for kind, text in (("script-src", script), ("style-src", style)):
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert f"{kind} 'sha256-{digest}'" in policy

@@ -84,7 +84,10 @@ def _advice(audit: Path | None, need: Path | None) -> dict[str, Any] | None:
     try:
         return advice_document(advise(situation(audit=audit, need=need)))
     except InvalidInputError as error:  # layers of several shapes, or vectors of another dimension than the model's
-        return {"refused": str(error)}
+        said = str(error)
+        for path in (audit, need):
+            said = said if path is None else said.replace(str(path), path.name)  # the page may travel
+        return {"refused": said}
 
 
 def say_page(path: Path, *, open: bool = False) -> None:

@@ -39,7 +39,9 @@ def report(
         json: Print one JSON object (the path, its size, the first numbers) instead of the path.
     """
     if store is audit is need is reduce is None:
-        raise InvalidInputError("expected a store, --audit, --need or --reduce, got none; a store is made by rankwise demo")
+        raise InvalidInputError(
+            "expected a store, --audit, --need or --reduce, got none; a store is made by rankwise demo"
+        )
     if output.suffix.lower() not in (".html", ".htm"):
         raise InvalidInputError(f"-o: expected a file that ends in .html, got {output}")
     from rankwise.cli.page import page_content, say_page

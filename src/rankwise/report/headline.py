@@ -13,11 +13,12 @@ STANDARD_ERRORS = 4.0
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A number in large type, what it is, and one line about where it holds."""
+    """A number in large type, what it is, and one line about it; ``where`` names the panel it is read from."""
 
     value: str
     label: str
     detail: str
+    where: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,8 @@ def trade_offs(setting: Setting) -> list[Figure]:
             figures.append(
                 Figure(
                     value=f"{_two_digits(least.ratio)}×",
-                    label=f"the error of half rank over that of full rank, at least, {budgets}",
+                    label=f"{facet}: the error of half rank over that of full rank, at least, {budgets}",
+                    where=facet,
                     detail=f"{named}: full rank reaches {most:.3g} or less, half rank {best_half:.3g} at best",
                 )
             )

@@ -122,12 +122,18 @@ def _runs_figure(store: StoreData) -> Figure:
     done, failed = store.counts["done"], store.failures
     waiting = store.counts["pending"] + store.counts["running"]
     rest = [f"{failed:,} failed or diverged" if failed else "none failed", *([f"{waiting:,} to do"] if waiting else [])]
-    return Figure(value=f"{done:,}", label="runs done" if done != 1 else "run done", detail=f"{', '.join(rest)}; {_hours(store.seconds)} of work")
+    return Figure(
+        value=f"{done:,}",
+        label="runs done" if done != 1 else "run done",
+        detail=f"{', '.join(rest)}; {_hours(store.seconds)} of work",
+    )
 
 
 def _title(figures: list[Figure], content: PageContent) -> str:
     if figures and figures[0].value.endswith("×"):
-        return f"Half rank errs at least {figures[0].value[:-1]} times as much as full rank"
+        several = sum(figure.value.endswith("×") for figure in figures) > 1
+        claim = f"Half rank errs at least {figures[0].value[:-1]} times as much as full rank"
+        return f"{claim} with {figures[0].where}" if several else claim
     if content.audit is not None:
         return f"What the heads of {content.audit.get('model', 'a model')} use"
     if content.need is not None:

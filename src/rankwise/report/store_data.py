@@ -123,14 +123,18 @@ def _curve(curve: object) -> tuple[dict[str, list[float | None]] | None, bool]:
         return None, False
     points = min(epochs, CURVE_POINTS)
     picked = [round(at * (epochs - 1) / max(1, points - 1)) for at in range(points)]
-    kept = {name: [_rounded(column[at]) for at in picked] for name, column in zip(_CURVE, columns, strict=True) if column}
+    kept = {
+        name: [_rounded(column[at]) for at in picked] for name, column in zip(_CURVE, columns, strict=True) if column
+    }
     return kept, epochs > points
 
 
 def _rounded(value: object) -> float | None:
     """Six digits are more than a curve shows; a loss that is not finite is a gap."""
     number = finite(value)
-    return value if isinstance(value, int) and number is not None else None if number is None else float(f"{number:.6g}")
+    return (
+        value if isinstance(value, int) and number is not None else None if number is None else float(f"{number:.6g}")
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ const MARKERS = [
   (x, y, r) => svg("path", { d: `M${x} ${y + 1.15 * r}L${x + 1.1 * r} ${y - 0.85 * r}H${x - 1.1 * r}Z` }),
   (x, y, r) => svg("path", { d: `M${x - r} ${y}H${x + r}M${x} ${y - r}V${y + r}`, class: "cross" }),
 ];
-const MARGIN = { left: 50, right: 16, top: 34, bottom: 46 };
+const MARGIN = { left: 56, right: 16, top: 34, bottom: 46 };
 
 // `host` is an element of the page; the returned function draws a spec into it, again and again.
 // spec: {title, describe, x: {label, log, ticks, range}, y: {label, log, range, zero}, series, levels, height}
@@ -117,9 +117,15 @@ function levels(found, y, inner) {
   return svg("g", { class: "levels" },
     sorted.map((level) => svg("line", { x1: inner.left, x2: inner.right, y1: y(level.y), y2: y(level.y) })),
     groups.map((group) =>
-      svg("text", { x: inner.right, y: Math.max(y(group.at(-1).y) - 4, inner.top + 10), "text-anchor": "end" },
+      svg("text", { x: inner.right, y: beside(group, y, inner), "text-anchor": "end" },
         group.map((level) => level.name).reverse().join(" · "))),
   );
+}
+
+// Above its line, or below it where the name of the axis stands.
+function beside(group, y, inner) {
+  const above = y(group.at(-1).y) - 4;
+  return above < inner.top + 12 ? y(group[0].y) + 13 : above;
 }
 
 function drawSeries(one, x, y, inner, placed) {

@@ -9,7 +9,7 @@ function heatMap(host) {
   function draw() {
     if (!spec) return;
     const columns = Math.max(...spec.cells.map((row) => row.length), 1), width = Math.max(240, picture.getBoundingClientRect().width);
-    const cell = Math.min(46, (width - LEFT - 12) / columns), tall = Math.max(13, Math.min(26, cell));
+    const cell = Math.min(72, (width - LEFT - 12) / columns), tall = Math.max(13, Math.min(26, cell));
     sizes = { cell, tall };
     const height = TOP + tall * spec.rows.length + 12;
     const every = Math.ceil(20 / cell), everyRow = Math.ceil(13 / tall);
