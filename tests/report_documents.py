@@ -115,7 +115,8 @@ def reduction_document():
         "cost_unit": "nats a token",
         "texts": {"source": ["a.txt"], "tokens": 64, "calibration": 2, "evaluation": 6},
         "savings": {
-            "attention_parameters": {"before": 1000, "after": 700}, "kv_cache_bytes_per_token": {"before": 64, "after": 48},
+            "attention_parameters": {"before": 1000, "after": 700},
+            "kv_cache_bytes_per_token": {"before": 64, "after": 48},
         },
         "curve": [point(method, rank) for method in ("activations", "weights") for rank in (8, 4, 2)],
         "sensitivity": [{"layer": f"decoder {at}", **point("activations", 4)} for at in range(3)],

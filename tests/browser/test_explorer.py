@@ -72,11 +72,10 @@ def test_parameters_and_cache(opened):
 
 
 def type_in(driver, name, value):
-    driver.execute_script(
-        "const box = document.querySelector(arguments[0]); box.value = arguments[1]; box.dispatchEvent(new Event('input'))",
-        f"#{name}",
-        str(value),
+    script = (
+        "const b = document.querySelector(arguments[0]); b.value = arguments[1]; b.dispatchEvent(new Event('input'))"
     )
+    driver.execute_script(script, f"#{name}", str(value))
 
 
 def answer(driver, name):
@@ -89,8 +88,7 @@ def test_sliders_recompute_every_answer(opened):
     assert float(answer(opened, "bound")) == pytest.approx(error_lower_bound(64, 16, 4).value, abs=5e-5)
     assert answer(opened, "parameters") == "16,384"
     assert answer(opened, "kv") == "512 B"
-    slider = "const s = document.querySelector('#x-rank'); s.value = s.max; s.dispatchEvent(new Event('input'))"
-    opened.execute_script(slider)
+    type_in(opened, "x-rank", opened.execute_script("return document.querySelector('#x-rank').max"))
     assert answer(opened, "bound") == "0"  # full rank
     assert opened.execute_script("return document.querySelector('#n-rank').value") == "64"
     opened.execute_script(

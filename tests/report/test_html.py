@@ -21,7 +21,7 @@ def store(tmp_path_factory):
     from dataclasses import replace
 
     runs = trade_off_runs()
-    odd = [replace(run, seed=90 + at, tags=(name,)) for at, (run, name) in enumerate(zip(runs, HOSTILE[:2]))]
+    odd = [replace(runs[at], seed=90 + at, tags=(name,)) for at, name in enumerate(HOSTILE[:2])]
     return write_store(
         tmp_path_factory.mktemp("report") / "store", runs, failed=[(odd[0], HOSTILE[1])], diverged=[(odd[1], "inf")]
     )

@@ -188,7 +188,7 @@ def _script() -> str:
 
 def _static(name: str) -> str:
     text = files("rankwise.report").joinpath("static", name).read_text(encoding="utf-8")
-    assert "</script" not in text and "</style" not in text, f"{name} would end its own element"
+    assert not any(end in text for end in ("</script", "</style")), f"{name} would end its own element"
     return text
 
 

@@ -25,8 +25,11 @@ _SOFTMAX, _GENERALISED = "softmax heads", "generalised heads"
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """Runs equal but for the seed. ``spread`` is the standard error of ``error``: between seeds where there are several,
-    else of the one validation. ``bound`` is the error no such layer goes below, where that is proved; else None."""
+    """Runs equal but for the seed; ``error`` is their mean.
+
+    ``spread`` is its standard error: between seeds where there are several, else of the one validation.
+    ``bound`` is the error no such layer goes below, where that is proved; else None.
+    """
 
     facet: str
     protocol: str

@@ -132,9 +132,9 @@ def _curve(curve: object) -> tuple[dict[str, list[float | None]] | None, bool]:
 def _rounded(value: object) -> float | None:
     """Six digits are more than a curve shows; a loss that is not finite is a gap."""
     number = finite(value)
-    return (
-        value if isinstance(value, int) and number is not None else None if number is None else float(f"{number:.6g}")
-    )
+    if number is None:
+        return None
+    return value if isinstance(value, int) else float(f"{number:.6g}")
 
 
 def _plain(value: Any) -> Any:
