@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-slow lint types imports bench format clean
+.PHONY: help demo test test-slow test-faults lint types imports bench format clean
 help:                 ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/: .*##/ —/'
 
@@ -36,6 +36,10 @@ test: $(VENV)/.dev lint types imports ## everything that must pass
 
 test-slow: $(VENV)/.dev ## the tests that take minutes
 	$(BIN)/pytest -m slow
+
+test-faults: $(VENV)/.dev ## kills, corruption, fuzzing for a minute; writes docs/reliability.md
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "faults or not faults" tests/faults tests/sweep/engines --junitxml=build/faults.xml
+	$(BIN)/python -m benchmarks.reliability build/faults.xml
 
 bench: $(VENV)/.dev   ## ratios against peers, measured in one run
 	$(BIN)/python -m benchmarks

@@ -1,4 +1,4 @@
-"""``rankwise`` whose workers run ``fake_runs`` in place of the training: ``python fake_cli.py sweep FILE ...``."""
+"""``rankwise`` with another entry point: ``python fake_cli.py fake_runs:entry sweep FILE ...``."""
 
 import functools
 import sys
@@ -6,7 +6,7 @@ import sys
 from rankwise.cli import main
 from rankwise.sweep import session
 
-session.run_here = functools.partial(session.run_here, entry="fake_runs:entry")
+session.run_here = functools.partial(session.run_here, entry=sys.argv[1])
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[2:]))

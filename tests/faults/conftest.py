@@ -1,5 +1,6 @@
 """Real drivers in processes of their own, to be killed, starved and interrupted."""
 
+import json
 import os
 import signal
 import subprocess
@@ -8,9 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
-from rankwise.spec import Axis, SweepSpec, to_toml
+from rankwise.spec import Axis, RunSpec, SweepSpec, from_plain, to_toml
 from rankwise.sweep.store import read_store
+from rankwise.train.loop import train
 from spec_examples import small_run
 
 TESTS = Path(__file__).parent.parent
@@ -22,7 +25,12 @@ class Rankwise:
     def __init__(self, directory):
         self.directory = directory
         self.store = directory / "store"
+        self._entry = "fake_runs:entry"
         self._started = []
+
+    def use_real_training(self):
+        """Train in earnest, with a checkpoint every tenth of a second."""
+        self._entry = "real_runs:entry"
 
     def write_sweep(self, *behaviours, **fields):
         """A sweep whose i-th run has seed i and behaves as told (see ``fake_runs``)."""
@@ -31,11 +39,16 @@ class Rankwise:
         sweep = SweepSpec(name="faults", base=small_run(**fields), axes=(axis,))
         (self.directory / "sweep.toml").write_text(to_toml(sweep))
 
+    def write_runs(self, fields):
+        """A sweep of runs that differ in whatever fields they are given."""
+        sweep = SweepSpec(name="faults", runs=tuple(small_run(**one) for one in fields))
+        (self.directory / "sweep.toml").write_text(to_toml(sweep))
+
     def start(self, *arguments, **options):
         """The command as a running process; ``sweep.toml`` in the store by default."""
         arguments = arguments or ("sweep", "sweep.toml", "--store", "store", "--workers", "2")
         process = subprocess.Popen(
-            [sys.executable, TESTS / "fake_cli.py", *arguments],
+            [sys.executable, TESTS / "fake_cli.py", self._entry, *arguments],
             cwd=self.directory,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             start_new_session=True,
@@ -73,6 +86,16 @@ class Rankwise:
     def table(self):
         """What two stores of one sweep must agree on."""
         return [(row.run_id, row.status, row.result, row.reason) for row in self.rows()]
+
+    def straight_results(self):
+        """What the real training gives for the store's runs, uninterrupted, in this process; threads as in a worker."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            runs = [from_plain(RunSpec, row.spec) for row in self.rows()]
+            return [json.loads(json.dumps(train(run).to_json())) for run in runs]
+        finally:
+            torch.set_num_threads(threads)
 
     def clean_up(self):
         for process in self._started:

@@ -2,6 +2,9 @@
 is tested with the training.)"""
 
 import json
+import re
+
+from real_runs import SHORT
 
 
 def test_divergence(rankwise):
@@ -17,3 +20,19 @@ def test_divergence(rankwise):
         "diverged": 1,
         "failed": 1,
     }
+
+
+def test_a_learning_rate_of_a_million(rankwise):
+    """The real training: one run leaves at once, its neighbour is done, and no table averages the two."""
+    rankwise.use_real_training()
+    sane = SHORT | {"steps": 50, "epoch_steps": 50, "schedule": "constant"}
+    rankwise.write_runs([{"seed": 0, "optim": sane}, {"seed": 1, "optim": sane | {"lr": 1e6}}])
+    code, _, err = rankwise.run()
+    assert code == 1
+    good, bad = rankwise.rows()
+    assert (good.status, bad.status) == ("done", "diverged")
+    assert re.match(r"diverged at step \d+: the (loss|norm)", bad.reason)
+    assert bad.result is None
+    assert bad.reason in err
+    _, out, _ = rankwise.run("results", "--store", "store", "--json")
+    assert [row["result"] is None for row in json.loads(out)] == [False, True]

@@ -1,4 +1,5 @@
-"""Injection: hostile names and messages stay text in tables, CSV, JSON and on the terminal."""
+"""Injection: hostile names and messages stay text in tables, CSV, JSON and on the terminal. (The HTML
+report has tests of its own.)"""
 
 import csv
 import io

@@ -3,6 +3,8 @@
 import os
 import signal
 
+from real_runs import SHORT
+
 
 def test_kill_9_a_worker(rankwise):
     """From outside, while it works: the run continues from its checkpoint in a new process."""
@@ -25,6 +27,22 @@ def test_kill_9_a_worker(rankwise):
     assert len(set(rankwise.calls(run_id))) == 2
     assert hit.checkpoint == f"checkpoints/{run_id}/state"
     assert all((row.status, row.attempts, row.losses) == ("done", 1, 0) for row in rows.values())
+
+
+def test_kill_9_a_worker_of_real_training(rankwise):
+    """The run goes on from its last checkpoint in a new process, to the bits of an undisturbed run."""
+    rankwise.use_real_training()
+    rankwise.write_sweep((), (), (), optim=SHORT)
+    driver = rankwise.start()
+    rankwise.wait_until(lambda: any(row.checkpoint for row in rankwise.rows()))
+    victim = next(row.run_id for row in rankwise.rows() if row.checkpoint)
+    os.kill(rankwise.calls(victim)[0], signal.SIGKILL)
+    _, err = driver.communicate(timeout=120)
+    assert driver.returncode == 0, err
+    rows = {row.run_id: row for row in rankwise.rows()}
+    assert (rows[victim].attempts, rows[victim].losses) == (2, 1)
+    assert {row.attempts for row in rows.values() if row.run_id != victim} == {1}
+    assert [row.result for row in rankwise.rows()] == rankwise.straight_results()
 
 
 def test_a_run_that_kills_its_workers_is_given_up(rankwise):

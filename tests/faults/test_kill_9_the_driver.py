@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from real_runs import SHORT
+
 STEPS = 20
 
 
@@ -52,7 +54,49 @@ def test_kill_9_the_driver(rankwise, living_workers):
     finish_and_check(rankwise, 24)
 
 
-@pytest.mark.slow
+def test_kill_9_the_driver_of_real_training(rankwise, living_workers):
+    """Killed while every run is between two checkpoints; the rest is trained from there, to the same bits."""
+    rankwise.use_real_training()
+    rankwise.write_sweep(*[()] * 4, optim=SHORT)
+    driver = rankwise.start()
+    rankwise.wait_until(lambda: sum(row.checkpoint is not None for row in rankwise.rows()) >= 2)
+    driver.send_signal(signal.SIGKILL)
+    driver.communicate()
+    rankwise.wait_until(lambda: not living_workers(driver.pid), seconds=10)
+    unfinished = [row for row in rankwise.rows() if row.status != "done"]
+    assert unfinished
+    code, _, err = rankwise.run()
+    assert code == 0, err
+    assert [row.result for row in rankwise.rows()] == rankwise.straight_results()
+
+
+@pytest.mark.faults
+def test_kill_9_the_driver_of_real_training_at_20_random_times(rankwise, living_workers, record_property):
+    """One sweep of 24 runs whose driver is killed again and again; what was finished is never trained again."""
+    rankwise.use_real_training()
+    rankwise.write_sweep(*[()] * 24, optim=SHORT)
+    instants, finished = random.Random(1), {}
+    kills = 0
+    while kills < 20:
+        if not kill_after(rankwise, living_workers, instants.uniform(0.2, 6.0)):
+            break  # all were done before the last kills
+        kills += 1
+        for row in rankwise.rows():
+            if row.status == "done":
+                calls = finished.setdefault(row.run_id, (row.result, rankwise.calls(row.run_id)))
+                assert (row.result, rankwise.calls(row.run_id)) == calls
+    record_property("tries", kills)
+    assert kills >= 5
+    code, _, err = rankwise.run()
+    assert code == 0, err
+    rows = rankwise.rows()
+    assert [row.status for row in rows] == ["done"] * 24
+    now = {row.run_id: (row.result, rankwise.calls(row.run_id)) for row in rows}
+    assert {run_id: now[run_id] for run_id in finished} == finished
+    assert [row.result for row in rows] == rankwise.straight_results()
+
+
+@pytest.mark.faults
 @pytest.mark.parametrize("trial", range(20))
 def test_kill_9_the_driver_at_20_random_times(rankwise, living_workers, trial):
     rankwise.write_sweep(*[("slow", "0.004")] * 24)

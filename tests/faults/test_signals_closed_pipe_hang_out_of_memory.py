@@ -1,5 +1,6 @@
-"""SIGINT once and twice, SIGTERM, ``| head``, a sleeping task, RLIMIT_AS: graceful within 10 s, at once the second
-time; EPIPE harmless; ``timeout`` and ``oom`` recorded; one run never takes down the sweep."""
+"""Signals, closed pipe, hang, out of memory: graceful within 10 s, at once the second time; EPIPE harmless; ``timeout``
+and ``oom`` recorded; one run never takes down the sweep. (SIGINT once and twice, SIGTERM, ``| head``, a sleeping task,
+RLIMIT_AS.)"""
 
 import os
 import signal
@@ -49,7 +50,7 @@ def test_after_an_interrupt_the_same_command_continues(rankwise):
     rankwise.write_sweep(*[("slow", "0.01")] * 4, optim={"lr": 0.1, "steps": 60, "batch": 4})
     driver = start_and_wait_for_work(rankwise)
     driver.send_signal(signal.SIGINT)
-    driver.communicate(timeout=10)
+    driver.communicate(timeout=60)  # how soon is asked above; a disk busy with others' writes may take its time here
     assert driver.returncode == 130
     code, _, err = rankwise.run()
     assert code == 0, err
@@ -59,7 +60,7 @@ def test_after_an_interrupt_the_same_command_continues(rankwise):
     assert rankwise.table() == interrupted
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 def test_deaf_runs_are_killed_within_ten_seconds(rankwise, living_workers):
     rankwise.write_sweep("hang", "hang")
     driver = start_and_wait_for_work(rankwise)

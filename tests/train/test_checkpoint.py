@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from rankwise.train import checkpoint
+from rankwise.train import durable
 from rankwise.train.checkpoint import State, read_checkpoint, write_checkpoint
 
 
@@ -86,7 +86,7 @@ def test_a_full_disk_leaves_the_previous_checkpoint_whole(tmp_path, monkeypatch,
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(*((checkpoint.os, "fsync") if failing == "fsync" else (type(tmp_path), "replace")), full)
+    monkeypatch.setattr(*((durable.os, "fsync") if failing == "fsync" else (type(tmp_path), "replace")), full)
     with pytest.raises(OSError, match="No space"):
         write_checkpoint(tmp_path, state(4))
     monkeypatch.undo()

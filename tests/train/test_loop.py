@@ -5,116 +5,12 @@ import pytest
 import torch
 
 from rankwise.nn import Transformer
-from rankwise.spec import LrMultipliers, ModelSpec, OptimSpec, RunSpec, TaskSpec, plain
+from rankwise.spec import ModelSpec, OptimSpec, RunSpec, TaskSpec, plain
 from rankwise.train import loop
-from rankwise.train.contract import Diverged, Stopped
+from rankwise.train.contract import Diverged
 from rankwise.train.loop import Training, run_entry, train
 from spec_examples import small_run
-
-
-def thirty_steps(optimizer="muon", **fields):
-    """Everything that has state: two optimisers, an average, patience, partial epochs, micro-batches."""
-    optim = OptimSpec(
-        optimizer=optimizer,
-        lr=0.01,
-        lr_multipliers=LrMultipliers(temperature=10),
-        steps=30,
-        batch=8,
-        micro_batch=4,
-        clip=1.0,
-        epoch_steps=7,
-        ema=0.9,
-        patience=50,
-        validation_batches=2,
-        validation_batch=8,
-        weight_decay=0.1,
-    )
-    model = ModelSpec(dim=6, heads=2, rank=3, feedforward=8, temperature="learned", output_gain=3.0)
-    whole = {"task": TaskSpec(name="farthest", dim=6, points=4), "model": model, "optim": optim}
-    return RunSpec(**whole | fields)
-
-
-class Context:
-    """A worker that stops the run after ``steps`` more steps."""
-
-    def __init__(self, directory, steps=10**9):
-        self.checkpoint_dir = directory
-        self.left = steps
-        self.reports = []
-        self.checkpoints = []
-
-    def should_stop(self):
-        self.left -= 1
-        return self.left < 0
-
-    def report(self, progress):
-        self.reports.append(dict(progress))
-
-    def checkpointed(self, path, sha256, step):
-        self.checkpoints.append((path, sha256, step))
-
-
-def finished(run):
-    training = Training(run)
-    while not training.done:
-        training.advance()
-    return training
-
-
-def assert_same_state(one, other):
-    assert one.tensors.keys() == other.tensors.keys()
-    for name, tensor in one.tensors.items():
-        assert torch.equal(tensor, other.tensors[name]), name
-    drop = {"seconds"}
-    assert {k: v for k, v in one.values.items() if k not in drop} == {
-        k: v for k, v in other.values.items() if k not in drop
-    }
-    assert one.step == other.step
-
-
-@pytest.mark.parametrize(("optimizer", "stops"), [("muon", range(30)), ("adamw", (0, 1, 13, 28, 29))])
-def test_stopped_at_every_step_and_resumed_a_run_ends_in_the_same_bits(tmp_path, optimizer, stops):
-    """Muon's run has AdamW in it too, so it is the one stopped everywhere."""
-    run = thirty_steps(optimizer)
-    straight = finished(run)
-    for k in stops:
-        directory = tmp_path / str(k)
-        directory.mkdir()
-        with pytest.raises(Stopped):
-            run_entry(plain(run), Context(directory, k))
-        context = Context(directory)
-        result = run_entry(plain(run), context)
-        assert result == straight.result().to_json()
-        resumed = Training(run)
-        resumed.restore(loop.read_checkpoint(directory, run.id))
-        assert_same_state(resumed.state(), straight.state())
-        assert context.reports[0]["step"] == k + 1  # it went on, it did not begin again
-
-
-def test_interrupted_at_every_single_step_of_one_run(tmp_path):
-    run = thirty_steps()
-    stops = 0
-    while True:
-        try:
-            result = run_entry(plain(run), Context(tmp_path, 1))
-            break
-        except Stopped:
-            stops += 1
-    assert stops == 29  # the last attempt ends with the run
-    assert result == train(run).to_json()
-
-
-def test_a_damaged_checkpoint_starts_the_run_anew_and_gives_the_same_result(tmp_path, caplog):
-    run = thirty_steps()
-    with pytest.raises(Stopped):
-        run_entry(plain(run), Context(tmp_path, 12))
-    (path,) = tmp_path.iterdir()
-    data = path.read_bytes()
-    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    context = Context(tmp_path)
-    assert run_entry(plain(run), context) == train(run).to_json()
-    assert context.reports[0]["step"] == 1
-    assert "damaged" in caplog.text
+from training_runs import Context, thirty_steps
 
 
 def test_checkpoints_come_by_wall_time(tmp_path, monkeypatch):

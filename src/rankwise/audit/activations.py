@@ -9,7 +9,7 @@ also given without the first column, and without rows that see nothing else.
 ``mean_t |A_t - U|^2 = |mean A - U|^2 + mean_t |A_t - mean A|^2``: the first part is a pattern of positions, the second
 depends on the text. The share of the first is reported, with the bias of T texts removed (the mean of T matrices still
 holds 1/T of their variance): F = max(0, |mean A - U|^2 - S/T), S = sum_t |A_t - mean A|^2 / (T - 1), share = F/(F + S).
-One text has no such share. A measurement, not a theorem.
+One text, and uniform attention, have no such share. A measurement, not a theorem.
 
 Legend: T texts, H heads, N queries, M keys.
 """
@@ -30,6 +30,7 @@ from rankwise.audit.running import AttentionCall, RunningModel
 from rankwise.measure import effective_rank, energy_rank, hardmax_rank, numerical_rank, stable_rank
 from rankwise.nn.factored import FactoredMatrix
 
+_ROUNDING = 1e-12  # of squared probabilities in float32: uniform attention deviates from itself by less
 TEXTS_AT_ONCE = 8
 """Texts in one pass: their matrices of one layer are in memory together, to separate pattern from content."""
 
@@ -80,7 +81,7 @@ class LayerAttention:
             return None
         fixed = max(0.0, statistics.fmean(chunk[head][0] for chunk in self.patterns))
         content = statistics.fmean(chunk[head][1] for chunk in self.patterns)
-        return fixed / (fixed + content) if fixed + content > 0 else None
+        return fixed / (fixed + content) if fixed + content > _ROUNDING else None
 
 
 def measure_attention(

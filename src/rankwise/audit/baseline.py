@@ -12,13 +12,16 @@ from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
+import torch
 from jaxtyping import Float
 
 from rankwise.audit.layouts import LayerRef
 from rankwise.audit.report import Baseline, Interval
-from rankwise.audit.spectra import forms, ranks_of, with_typical_latent
+from rankwise.audit.spectra import ranks_of, with_typical_latent
+from rankwise.nn.factored import FactoredMatrix
 
-DRAWS = 64
+_WORK = 2**23  # of r^3 units: 1024 draws up to rank 20, 256 at rank 32
+_FEWEST, _MOST = 64, 1024
 _MISTAKE = 0.01  # that any head of a random model lies outside
 _INTEGERS = ("energy_90", "energy_99")
 
@@ -43,15 +46,17 @@ def _baseline(
 ) -> Baseline:
     """``rope`` of the right side's ``rank`` rows are shared coordinates that bypass the latent."""
     rng = np.random.default_rng([rank, left, right, left_latent or 0, right_latent or 0, rope])
-    ours = np.stack([_side(rng, rank, left, left_latent, 0) for _ in range(DRAWS)])
-    theirs = np.stack([_side(rng, rank, right, right_latent, rope) for _ in range(DRAWS)])
-    ranks = ranks_of(forms(ours, theirs).singular_values, max(left, right))
+    draws = min(max(_WORK // rank**3, _FEWEST), _MOST)
+    ours = np.stack([_side(rng, rank, left, left_latent, 0) for _ in range(draws)])
+    theirs = np.stack([_side(rng, rank, right, right_latent, rope) for _ in range(draws)])
+    form = FactoredMatrix(torch.from_numpy(ours).mT, torch.from_numpy(theirs))
+    ranks = ranks_of(form.singular_values(), max(left, right))
     spread = NormalDist().inv_cdf(1 - _MISTAKE / (2 * heads))
     intervals = {
-        name: _interval(np.array([getattr(one, name) for one in ranks], dtype=float), spread, name in _INTEGERS)
+        name: _interval(np.array([getattr(one, name) for one in ranks], dtype=float), spread, name in _INTEGERS, rank)
         for name in ("effective", "stable", "energy_90", "energy_99")
     }
-    return Baseline(draws=DRAWS, **intervals)
+    return Baseline(draws=draws, **intervals)
 
 
 def _side(rng: np.random.Generator, rank: int, size: int, latent: int | None, rope: int) -> Float[np.ndarray, "R A"]:
@@ -97,7 +102,18 @@ def joint_spread(count: int) -> float:
     return NormalDist().inv_cdf(1 - _MISTAKE / max(count, 1))
 
 
-def _interval(values: Float[np.ndarray, " n"], spread: float, whole: bool) -> Interval:
-    mean, deviation = float(values.mean()), float(values.std(ddof=1))
-    low, high = mean - spread * deviation, mean + spread * deviation
-    return Interval(mean, math.floor(low - 0.5) if whole else low, math.ceil(high + 0.5) if whole else high)
+def _interval(values: Float[np.ndarray, " n"], spread: float, whole: bool, largest: int) -> Interval:
+    """``spread`` deviations to each side, each side with its own: effective ranks of small heads are skewed.
+
+    A deviation from n draws may come out too small, so it is raised to its 95 % confidence limit.
+    """
+    mean = float(values.mean())
+    ends = []
+    # whole numbers fall on few values: a side may hold almost none, so there both sides count
+    for side in (values, values) if whole else (values[values < mean], values[values > mean]):
+        deviation = math.sqrt(float(np.square(side - mean).mean())) if len(side) else 0.0
+        ends.append(spread * deviation * (1 + 1.645 / math.sqrt(2 * max(len(side), 1))))
+    low, high = mean - ends[0], min(mean + ends[1], largest)
+    return Interval(
+        mean, math.floor(low - 0.5) if whole else low, min(math.ceil(high + 0.5), largest) if whole else high
+    )

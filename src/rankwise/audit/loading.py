@@ -7,11 +7,12 @@ refused, and so is a checkpoint that leaves a weight at its random initial value
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import reprlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,7 +48,7 @@ def load_pretrained(path: Path) -> tuple[Any, Any, Objective]:
         source = path
     with _quiet(), _as_user_errors(path):
         config = transformers.AutoConfig.from_pretrained(source, **options)
-        objective = _objective(config)
+        objective = _objective(config, gguf=path.suffix == ".gguf")
         auto = {
             "causal": transformers.AutoModelForCausalLM,
             "masked": transformers.AutoModelForMaskedLM,
@@ -101,10 +102,10 @@ def _require_weights(path: Path) -> None:
                 )
 
 
-def _objective(config: Any) -> Objective:
+def _objective(config: Any, *, gguf: bool) -> Objective:
     names = config.architectures or []
-    if getattr(config, "quantization_config", None) is not None and not names:
-        return "causal"  # GGUF files hold language models and do not name the class
+    if gguf and not names:
+        return "causal"  # such files hold language models and do not name the class
     for name in names:
         for ending, objective in _OBJECTIVES:
             if name.endswith(ending):
@@ -135,14 +136,15 @@ def _as_user_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No progress bars and no remarks of transformers; its settings are put back."""
+    """No progress bars and no remarks of transformers (some go straight to stderr); its settings are put back."""
     from transformers.utils import logging
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield
+        with redirect_stderr(io.StringIO()):
+            yield
     finally:
         logging.set_verbosity(verbosity)
         if bars:

@@ -23,12 +23,12 @@ from functools import cache
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from rankwise.audit.need_curves import Curve, CurvePoint, FormCurve, rank_grid, smallest_rank
-from rankwise.audit.need_forms import balanced_form, intrinsic_dimension, moments, pca_form, random_form
+from rankwise.audit.need_forms import balanced_form, inner_product, intrinsic_dimension, moments, pca_form, random_form
 from rankwise.audit.need_isotropic import isotropic_error, isotropic_need
 from rankwise.audit.need_retrieval import Contexts, Interval, Pool, draw_contexts
 from rankwise.audit.need_training import Trainer
@@ -114,8 +114,8 @@ Progress = Callable[[str], None]
 
 
 def measure_need(
-    keys: Float[Tensor, "..."],
-    queries: Float[Tensor, "..."] | None = None,
+    keys: Shaped[Tensor, "..."],
+    queries: Shaped[Tensor, "..."] | None = None,
     *,
     settings: NeedSettings | None = None,
     name: str = "vectors",
@@ -145,7 +145,7 @@ def measure_need(
 
     @cache
     def best_at(rank: int) -> FormCurve:
-        found, origin = trainer.best(rank)
+        found, origin = (inner_product(dim), "inner product") if rank == dim else trainer.best(rank)
         tell(f"rank {rank}")
         return FormCurve([found], origin)
 
@@ -243,7 +243,7 @@ def _questions(pool: Pool, context: int, generator: torch.Generator) -> Contexts
 
 def _need(best: Curve, dim: int, target: float) -> Interval:
     return Interval(
-        smallest_rank(best.error, dim, target),
+        smallest_rank(lambda rank: best.at(rank).error.value, dim, target),
         smallest_rank(lambda rank: best.at(rank).error.low, dim, target),
         smallest_rank(lambda rank: best.at(rank).error.high, dim, target),
     )

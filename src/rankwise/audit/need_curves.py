@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-
 from rankwise.audit.need_forms import Form
-from rankwise.audit.need_retrieval import Contexts, Interval, Pool, Score, bootstrap_weights, retrieve, scored
+from rankwise.audit.need_retrieval import Contexts, Interval, Outcome, Pool, bootstrap_weights, retrieve, scored
 
 
 @dataclass(frozen=True)
@@ -33,15 +31,15 @@ class Curve:
     """A family of forms, one for each rank, on one set of questions."""
 
     def __init__(self, pool: Pool, questions: Contexts, forms_at: Callable[[int], FormCurve], *, seed: int) -> None:
-        self._pool, self._questions, self._forms_at = pool, questions, forms_at
-        self._weights = bootstrap_weights(len(questions.asked), torch.Generator().manual_seed(seed))
+        self._pool, self._questions, self._forms_at, self._seed = pool, questions, forms_at, seed
         self._known: dict[int, CurvePoint] = {}
 
     def at(self, rank: int) -> CurvePoint:
         """The score at ``rank``, with the same bootstrap draws at every rank."""
         if rank not in self._known:
             found = self._forms_at(rank)
-            scores = [self._score(form) for form in found.forms]
+            weights = bootstrap_weights(len(self._questions.asked), self._seed)
+            scores = [scored(self._retrieved(form), weights) for form in found.forms]
             self._known[rank] = CurvePoint(
                 rank,
                 _averaged([score.error for score in scores]),
@@ -51,8 +49,11 @@ class Curve:
         return self._known[rank]
 
     def error(self, rank: int) -> float:
-        """The error at ``rank``."""
-        return self.at(rank).error.value
+        """The error at ``rank`` alone, without its interval and not remembered."""
+        if rank in self._known:
+            return self._known[rank].error.value
+        errors = [self._retrieved(form).error for form in self._forms_at(rank).forms]
+        return sum(errors) / len(errors)
 
     @property
     def ranks(self) -> list[int]:
@@ -64,9 +65,8 @@ class Curve:
         """What is known so far, by rank."""
         return [self._known[rank] for rank in self.ranks]
 
-    def _score(self, form: Form) -> Score:
-        found = retrieve(self._questions, self._pool.queries @ form.left, self._pool.keys @ form.right)
-        return scored(found, self._weights)
+    def _retrieved(self, form: Form) -> Outcome:
+        return retrieve(self._questions, self._pool.queries @ form.left, self._pool.keys @ form.right)
 
 
 def rank_grid(dim: int) -> list[int]:

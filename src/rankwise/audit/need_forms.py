@@ -71,6 +71,11 @@ def balanced_form(of: Moments) -> Form:
     return Form((inverse_q @ u[:, kept] * scale).float(), (inverse_k @ wh[kept].mT * scale).float())
 
 
+def inner_product(dim: int) -> Form:
+    """The form of full rank, without error."""
+    return Form(torch.eye(dim), torch.eye(dim))
+
+
 def pca_form(of: Moments) -> Form:
     """Projection on the keys' principal components, which do not know the queries."""
     basis = torch.linalg.eigh(of.keys).eigenvectors.flip(1).float()

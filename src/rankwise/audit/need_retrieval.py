@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from jaxtyping import Float, Int
@@ -112,8 +113,10 @@ def retrieve(contexts: Contexts, queries: Float[Tensor, "Q2 R"], keys: Float[Ten
     return Outcome(lost.mean(1), contexts.distances.mean((1, 2)), (lost == 0).float().mean(1))
 
 
-def bootstrap_weights(queries: int, generator: torch.Generator) -> Float[Tensor, "B Q"]:
+@lru_cache(maxsize=2)
+def bootstrap_weights(queries: int, seed: int) -> Float[Tensor, "B Q"]:
     """How often each query is drawn in each of B resamples of the queries."""
+    generator = torch.Generator().manual_seed(seed)
     weights = torch.zeros(BOOTSTRAP, queries)
     for row in weights:
         row += torch.bincount(torch.randint(queries, (queries,), generator=generator), minlength=queries)

@@ -6,10 +6,11 @@ pair is called redundant only when both sides of the form overlap by more than o
 
 from __future__ import annotations
 
-import math
+from functools import lru_cache
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rankwise.audit.baseline import joint_spread, overlap_moments
@@ -29,44 +30,54 @@ def overlaps(forms: Forms, name: str, *, pairs_of_model: int) -> tuple[Overlap, 
     heads = len(forms.left_spaces)
     if heads < 2:
         return ()
-    left, right = _shared(forms.left_spaces), _shared(forms.right_spaces)
+    i, j = np.triu_indices(heads, 1)
     spread = joint_spread(2 * pairs_of_model)
-    found = []
-    for i in range(heads):
-        for j in range(i + 1, heads):
-            same_group = i // forms.group == j // forms.group
-            right_size = forms.right_cores.shape[1] if same_group else forms.sizes[1]
-            one = _side(float(left[i, j]), forms.left_spaces, i, j, forms.sizes[0], spread)
-            other = _side(float(right[i, j]), forms.right_spaces, i, j, right_size, spread)
-            redundant = all(share > HALF and beyond for share, _, beyond in (one, other))
-            found.append(Overlap(name, (i, j), one[0], other[0], one[1], other[1], redundant))
-    found.sort(key=lambda pair: -min(pair.left, pair.right))
-    return tuple(pair for place, pair in enumerate(found) if pair.redundant or place < _CLOSEST)
+    same_group = i // forms.group == j // forms.group
+    right_size = np.where(same_group, forms.right_cores.shape[1], forms.sizes[1])
+    left, left_random, left_beyond = _side(forms.left_spaces, i, j, np.full(len(i), forms.sizes[0]), spread)
+    right, right_random, right_beyond = _side(forms.right_spaces, i, j, right_size, spread)
+    weaker = np.minimum(left, right)
+    redundant = (weaker > HALF) & left_beyond & right_beyond
+    closest = np.argsort(-weaker, kind="stable")
+    return tuple(
+        Overlap(
+            name,
+            (int(i[pair]), int(j[pair])),
+            float(left[pair]),
+            float(right[pair]),
+            float(left_random[pair]),
+            float(right_random[pair]),
+            bool(redundant[pair]),
+        )
+        for place, pair in enumerate(closest)
+        if redundant[pair] or place < _CLOSEST
+    )
 
 
-def _side(shared: float, spaces: list[Tensor], i: int, j: int, size: int, spread: float) -> tuple[float, float, bool]:
-    """Share of the smaller subspace, what chance gives, and whether the share is beyond it."""
-    one, other = spaces[i].shape[1], spaces[j].shape[1]
-    smaller = min(one, other)
-    if smaller == 0:
-        return 0.0, 0.0, False
-    mean, deviation = overlap_moments(size, one, other)
+def _side(
+    spaces: list[Tensor], i: Int[np.ndarray, " p"], j: Int[np.ndarray, " p"], size: Int[np.ndarray, " p"], spread: float
+) -> tuple[Float[np.ndarray, " p"], Float[np.ndarray, " p"], Bool[np.ndarray, " p"]]:
+    """Of each pair: the share of the smaller subspace, what chance gives, and whether the share is beyond it."""
+    dims = np.array([space.shape[1] for space in spaces])
+    shared = _shared(spaces, dims)[i, j]
+    smaller = np.minimum(dims[i], dims[j])
+    moments = lru_cache(maxsize=None)(overlap_moments)
+    keys = zip(size.tolist(), dims[i].tolist(), dims[j].tolist(), strict=True)
+    mean, deviation = np.array([moments(*key) for key in keys]).T
     # float32 bases are orthonormal to about 1e-6
-    return min(shared / smaller, 1.0), mean / smaller, shared > mean + spread * deviation + 1e-4 * smaller
+    beyond = shared > mean + spread * deviation + 1e-4 * smaller
+    whole = np.maximum(smaller, 1)  # a head of zeros spans nothing and shares nothing
+    return np.minimum(shared / whole, 1.0), mean / whole, beyond
 
 
-def _shared(spaces: list[Tensor]) -> Float[Tensor, "H H"]:
+def _shared(spaces: list[Tensor], dims: Int[np.ndarray, " H"]) -> Float[np.ndarray, "H H"]:
     """``||U_i^T U_j||_F^2`` of all pairs i < j; a head at a time, so that memory stays linear in the heads."""
-    sizes = [space.shape[1] for space in spaces]
     joined = torch.cat(spaces, dim=1)
-    total = torch.zeros(len(spaces), len(spaces), dtype=torch.float64)
-    start = 0
-    for head, size in enumerate(sizes[:-1]):
-        start += size
-        cosines = spaces[head].mT @ joined[:, start:]
-        columns = cosines.square().sum(0, dtype=torch.float64)
-        owners = torch.repeat_interleave(torch.arange(head + 1, len(sizes)), torch.tensor(sizes[head + 1 :]))
-        total[head].index_add_(0, owners, columns)
-    if not math.isfinite(float(total.sum())):
-        raise AssertionError("subspaces of finite weights are finite")
+    ends = np.concatenate(([0], np.cumsum(dims)))
+    total = np.zeros((len(spaces), len(spaces)))
+    for head, space in enumerate(spaces[:-1]):
+        start = ends[head + 1]
+        columns = (space.mT @ joined[:, start:]).square_().sum(0, dtype=torch.float64).numpy()
+        sums = np.concatenate(([0.0], np.cumsum(columns)))
+        total[head, head + 1 :] = np.diff(sums[ends[head + 1 :] - start])
     return total

@@ -94,11 +94,6 @@ class ReducibleLayer:
         self.judge = moments if judge is None else judge
         self.rival = None if rival is None else rival.pairs
 
-    @property
-    def full_rank(self) -> int:
-        """R."""
-        return self.ref.rank
-
     def reduce(self, rank: int, value_rank: int | None = None) -> ReducedLayer:
         """Cut every head to ``rank`` and its values to ``value_rank``; at full size the weights stay as they are."""
         ref = self.ref

@@ -58,7 +58,7 @@ class LanguageLoss:
                 hidden = self.hidden[part : part + TEXTS_AT_ONCE]
                 shown = tokens.masked_fill(hidden, self.mask_token or 0)
                 logits, wanted = running(shown).logits[hidden], tokens[hidden]
-            total += float(cross_entropy(logits.double(), wanted, reduction="sum"))
+            total += float(cross_entropy(logits, wanted, reduction="none").double().sum())
             count += len(wanted)
         loss = total / count
         self.original = loss if self.original is None else self.original

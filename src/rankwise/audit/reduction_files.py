@@ -2,7 +2,8 @@
 
 ``DIRECTORY`` itself is the model in its old shape and format (config, tokenizer and all other small files copied,
 tensors that did not change copied byte for byte), for measuring anywhere. ``DIRECTORY/factored`` is the small one, see
-``factored_model``. Everything is written beside the target under another name, brought to the disk and renamed.
+``factored_model``. Tensors keep the type they are stored in; costs were measured before that last rounding. Everything
+is written beside the target under another name, brought to the disk and renamed.
 """
 
 from __future__ import annotations

@@ -103,8 +103,8 @@ class RunningModel:
                 return found - offset
         return None
 
-    def __call__(self, tokens: Int64[Tensor, "T N"], **options: Any) -> Any:
-        """The model's output for ``tokens``; encoder-decoder models get them on both sides."""
+    def __call__(self, tokens: Int64[Tensor, "..."], **options: Any) -> Any:
+        """The model's output for ``tokens`` [T, N]; encoder-decoder models get them on both sides."""
         self._require_tokens(tokens)
         if self.config.is_encoder_decoder:
             options["decoder_input_ids"] = tokens
@@ -113,8 +113,8 @@ class RunningModel:
         with torch.no_grad():
             return self.model(input_ids=tokens, attention_mask=torch.ones_like(tokens), **options)
 
-    def watch(self, tokens: Int64[Tensor, "T N"], visit: Visitor) -> Any:
-        """Run ``tokens`` and call ``visit`` after each attention block's work; returns the model's output.
+    def watch(self, tokens: Int64[Tensor, "..."], visit: Visitor) -> Any:
+        """Run ``tokens`` [T, N] and call ``visit`` after each attention block's work; returns the model's output.
 
         Blocks that run twice in a pass are visited twice, each time with the same ``name`` and the next ``index``.
         """

@@ -1,8 +1,9 @@
 """The bilinear forms of a layer's heads, from thin factors: no dim x dim matrix is ever formed.
 
 With ``left`` [H, R, A] and ``right`` [G, R, B] the form of head h is ``left_h^T right_g``, g = h // (H / G): QK with
-queries left and keys right, OV with outputs left and values right. One QR of each factor, ``left_h^T = Q_h L_h``, gives
-everything else from small cores: the spectrum at any rotation, with biases, and of a whole group.
+queries left and keys right, OV with outputs left and values right. The triangles of one QR of each factor,
+``left_h^T = Q_h L_h``, give everything else as small cores (as ``rankwise.nn.factored`` does for one spectrum): the
+spectrum at any rotation, with biases, and of a whole group.
 
 Legend: H heads, G kv_heads, R rank, A, B input coordinates of the two sides, K = min(R, A), L = min(R, B), S singular
 values.
@@ -20,7 +21,6 @@ from torch import Tensor
 from rankwise.audit.layouts import LayerWeights, Rope
 from rankwise.audit.report import Ranks
 from rankwise.measure import effective_rank, energy_rank, numerical_rank, stable_rank
-from rankwise.nn.factored import FactoredMatrix
 from rankwise.nn.rotary import rotate
 
 _CHUNK_BYTES = 16 * 2**20
@@ -65,10 +65,10 @@ class Forms:
     def of_groups(self) -> Float[Tensor, "G S"]:
         """Singular values of each right head against all left heads of its group, stacked."""
         stacked = self.left_cores.reshape(len(self.right_cores), -1, self.left_cores.shape[-1])
-        return FactoredMatrix(stacked, self.right_cores.mT).singular_values()
+        return torch.linalg.svdvals(stacked @ self.right_cores.mT)
 
     def _values(self, left: Float[Tensor, "H k R"], right: Float[Tensor, "G l R"]) -> Float[Tensor, "H S"]:
-        return FactoredMatrix(left, right.mT.repeat_interleave(self.group, dim=0)).singular_values()
+        return torch.linalg.svdvals(left @ right.mT.repeat_interleave(self.group, dim=0))
 
 
 def forms(
@@ -89,13 +89,20 @@ def forms(
     right_spaces: list[Tensor] = []
     for start in range(0, len(right), step):
         stop = min(start + step, len(right))
-        left_base, left_core = torch.linalg.qr(_rows(left[start * group : stop * group], left_triangle).mT)
-        right_base, right_core = torch.linalg.qr(_rows(right[start:stop], right_triangle).mT)
+        left_rows = _rows(left[start * group : stop * group], left_triangle)
+        right_rows = _rows(right[start:stop], right_triangle)
+        left_core = torch.linalg.qr(left_rows.mT, mode="r").R
+        right_core = torch.linalg.qr(right_rows.mT, mode="r").R
         shared = right_core.repeat_interleave(group, dim=0)
-        u, s, vh = FactoredMatrix(left_core, shared.mT).svd()
+        u, s, vh = torch.linalg.svd(left_core @ shared.mT, full_matrices=False)
+        # singular vectors of the form from its product with each other, which needs no orthonormal basis
+        scaled = torch.where(s > 0, 1 / s, 0.0).unsqueeze(-2)
+        left_full = (left_rows.mT @ (shared.mT @ vh.mT * scaled)).float()
+        onto = (left_core.mT @ u * scaled).unflatten(0, (-1, group))
+        right_full = (right_rows.mT.unsqueeze(1) @ onto).flatten(0, 1).float()
         for head, size in enumerate(energy_rank(singular_values=s, fraction=SUBSPACE_ENERGY).tolist()):
-            left_spaces.append((left_base[head] @ u[head, :, :size]).float())
-            right_spaces.append((right_base[head // group] @ vh[head, :size].mT).float())
+            left_spaces.append(left_full[head, :, :size])
+            right_spaces.append(right_full[head, :, :size])
         left_cores.append(left_core)
         right_cores.append(right_core)
         values.append(s)

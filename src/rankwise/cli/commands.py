@@ -24,8 +24,20 @@ def app() -> SubcommandApp:
 
     commands = SubcommandApp()
     for command in (
-        *(demo, reproduce, sweep, status, results, report, bound, saturate),
-        *(need, audit, reduce, advise, models, doctor),
+        demo,
+        reproduce,
+        sweep,
+        status,
+        results,
+        report,
+        bound,
+        saturate,
+        need,
+        audit,
+        reduce,
+        advise,
+        models,
+        doctor,
     ):
         commands.command(command)
     return commands

@@ -272,7 +272,7 @@ def _reading(one: dict[str, Any], settings: dict[str, Any]) -> str:
     return (
         f"It means: one head of rank {one['need']} can find the nearest of {one['context']} such keys "
         f"({settings['similarity']}) with {settings['target']:g} of the error of a random choice; a better form may "
-        f"exist, so it is an upper estimate. Isotropic vectors would need {one['need_isotropic']}. The need is {ratio:.2f} "
-        "times the participation ratio, which summarises the spectrum and bounds nothing. "
+        f"exist, so it is an upper estimate. Isotropic vectors would need {one['need_isotropic']}. The need is "
+        f"{ratio:.2f} times the participation ratio, which summarises the spectrum and bounds nothing. "
         "It does not mean: that a model's heads do this search, nor that several heads of lower rank cannot share it."
     )

@@ -25,6 +25,7 @@ def reduce(
     curve: bool = True,
     sensitivity: bool = True,
     out: Path | None = None,
+    figure: Path | None = None,
     json: bool = False,
 ) -> None:
     """Cut every head's query-key form to a smaller rank and measure what that costs; the original is only read.
@@ -48,9 +49,16 @@ def reduce(
         curve: Measure a range of ranks, both ways of cutting.
         sensitivity: Measure each layer cut alone.
         out: A new folder for the cut model: old shape and format, and factored/ for rankwise.nn layers.
+        figure: Also draw the curve: this name with .png, .svg and .csv (extra report).
         json: Print one JSON object instead of tables.
     """
     wanted = _wanted(rank)
+    if figure is not None:
+        from rankwise.report.figures import require_drawing
+
+        if not curve or not (text or tokens is not None):
+            raise InvalidInputError("--figure: expected a curve to draw, got no texts or --no-curve")
+        require_drawing()
     from rankwise.audit.reduction import ReductionOptions, SplitTexts, reduce_model, split_texts
     from rankwise.audit.running import RunningModel
     from rankwise.cli.reading_texts import progress_bar, read_pieces
@@ -70,6 +78,8 @@ def reduce(
     with progress_bar() as progress:
         given = read_texts if text or tokens is not None else None
         document = reduce_model(model, options, given, out=out, progress=progress)
+    if figure is not None:
+        _draw(document, figure)
     if json:
         print_json(document)
     else:
@@ -83,6 +93,17 @@ def _wanted(rank: str) -> int | None:
         return int(rank)
     except ValueError:
         raise InvalidInputError(f"--rank: expected a whole number or auto, got {rank!r}") from None
+
+
+def _draw(document: dict[str, Any], stem: Path) -> None:
+    from rankwise.report.figures import house_style, save_figure
+    from rankwise.report.reduction import draw_reduction
+    from rankwise.sweep.results import to_csv
+
+    with house_style():
+        drawn = draw_reduction(document)
+    save_figure(drawn, stem)
+    stem.with_name(f"{stem.name}.csv").write_text(to_csv(document["curve"]), encoding="utf-8", newline="")
 
 
 def _print(document: dict[str, Any], out_folder: Path | None) -> None:

@@ -12,6 +12,7 @@ from rankwise.cli.output import console, print_json
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.recipes.registry import FIGURES, TRAINED, find_recipe, find_trained_recipe, sweep_of
 from rankwise.report.figures import new_figure
+from rankwise.sweep.engines.where import Where
 
 
 def reproduce(
@@ -31,6 +32,7 @@ def reproduce(
     dry_run: bool = False,
     open: bool = False,
     json: bool = False,
+    where: tyro.conf.OmitArgPrefixes[Where] = Where(),  # noqa: B008 (frozen)
 ) -> None:
     """A figure of the papers or of this project, computed here and now: numbers, PNG, SVG and JSON or CSV.
 
@@ -52,12 +54,14 @@ def reproduce(
         dry_run: Show the runs, their parameters and the estimated time; compute and write nothing.
         open: Open the page of a trained figure in the browser; its path is printed last.
         json: Print the table as one JSON object; progress goes to stderr in any case.
+        where: Where the runs of a trained figure are executed.
     """
     from rich.console import Console
 
     progress = Console(stderr=True, highlight=False)
     if workers is not None:
         require_int("--workers", workers, minimum=1)
+    where.check()
     if figure in TRAINED:
         from rankwise.recipes.rows import write_rows
         from rankwise.recipes.trained import train_sweep
@@ -73,7 +77,7 @@ def reproduce(
             show_plan(plan_sweep(sweep), store, workers=workers, json=json)
             return
         new_figure(1, 1)  # a missing extra is better noticed before training
-        rows = recipe.rows(train_sweep(sweep, store, workers=workers, retry=retry))
+        rows = recipe.rows(train_sweep(sweep, store, where=where, workers=workers, retry=retry))
         done = recipe.present(preset, rows, out / figure)
         done = replace(done, files=(*done.files, write_rows(rows, out / f"{figure}.csv")))
     else:

@@ -9,6 +9,7 @@ import tyro
 from rankwise.cli.dry_run import show_plan
 from rankwise.cli.output import print_json
 from rankwise.errors import require_int
+from rankwise.sweep.engines.where import Where
 
 
 def sweep(
@@ -20,6 +21,7 @@ def sweep(
     retry: bool = False,
     dry_run: bool = False,
     json: bool = False,
+    where: tyro.conf.OmitArgPrefixes[Where] = Where(),  # noqa: B008 (frozen)
 ) -> None:
     """Train every run of a sweep. The same command again continues: finished runs are never trained twice.
 
@@ -32,12 +34,14 @@ def sweep(
         retry: Also try again what failed, timed out or ran out of memory before.
         dry_run: Show the runs, their parameters and the estimated time; train and write nothing.
         json: Print one JSON object instead of text.
+        where: Where the runs are executed.
     """
     from rankwise.spec import SweepSpec, read_spec
     from rankwise.sweep.plan import plan_sweep
 
     if workers is not None:
         require_int("--workers", workers, minimum=1)
+    where.check()
     plan = plan_sweep(read_spec(SweepSpec, file))
     if dry_run:
         show_plan(plan, store, workers=workers, json=json)
@@ -45,7 +49,7 @@ def sweep(
     from rankwise.sweep.results import result_table
     from rankwise.sweep.session import raise_for_failures, run_here
 
-    outcome = run_here(plan, store, workers=workers, retry=retry)
+    outcome = run_here(plan, store, where=where, workers=workers, retry=retry)
     if json:
         print_json({"name": plan.name, "counts": outcome.counts, "failures": result_table(outcome.failures)})
     raise_for_failures(plan, outcome, store)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rankwise.spec import RunSpec, SweepSpec
+from rankwise.sweep.engines.where import Where
 from rankwise.sweep.plan import plan_sweep
 from rankwise.sweep.session import raise_for_failures, run_here
 from rankwise.sweep.store import read_store
@@ -32,14 +33,14 @@ class TrainedRun:
 
 
 def train_sweep(
-    sweep: SweepSpec, store: Path, *, workers: int | None = None, retry: bool = False
+    sweep: SweepSpec, store: Path, *, where: Where | None = None, workers: int | None = None, retry: bool = False
 ) -> tuple[TrainedRun, ...]:
     """Train what ``store`` does not hold yet and return every run of ``sweep``, in its order.
 
     Raises when runs failed or the sweep was stopped; the same call continues.
     """
     plan = plan_sweep(sweep)
-    raise_for_failures(plan, run_here(plan, store, workers=workers, retry=retry), store)
+    raise_for_failures(plan, run_here(plan, store, where=where, workers=workers, retry=retry), store)
     return trained_runs(sweep, store)
 
 

@@ -80,6 +80,8 @@ def errors_named(path: Path) -> Iterator[None]:
         if code in _STORAGE_CODES:
             raise StorageError(f"{path}: cannot be written or read now: {error}; {_SAFE}") from None
         raise CorruptStoreError(f"{path}: damaged: {error}; {_WAY_OUT}") from None
+    except UnicodeDecodeError as error:  # text in the database, or in SQLite's complaint about it
+        raise CorruptStoreError(f"{path}: damaged: {error}; {_WAY_OUT}") from None
     except OSError as error:
         raise StorageError(f"{error.filename or path}: cannot be written: {error.strerror}; {_SAFE}") from None
 

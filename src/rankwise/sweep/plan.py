@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from rankwise.spec import RunSpec, SweepSpec, plain
 from rankwise.sweep.cost import NOMINAL, run_flops, run_seconds
@@ -56,6 +56,11 @@ def plan_sweep(sweep: SweepSpec) -> Plan:
     )
     merged = sweep.size() - len(planned)
     return Plan(name=sweep.name, runs=planned, merged=merged, as_listed=sweep.order == "listed")
+
+
+def on_device(plan: Plan, device: Literal["cpu", "cuda", "auto"]) -> Plan:
+    """``plan`` with every run on ``device``, which is no part of a run's id."""
+    return replace(plan, runs=tuple(replace(run, spec=replace(run.spec, device=device)) for run in plan.runs))
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

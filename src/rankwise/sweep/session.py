@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from rankwise.errors import InterruptedSweepError, RunsFailedError
-from rankwise.sweep.engines.local import LocalEngine
 from rankwise.sweep.engines.protocol import TRAIN
-from rankwise.sweep.plan import Plan
+from rankwise.sweep.engines.where import Where
+from rankwise.sweep.plan import Plan, on_device
 from rankwise.sweep.printable import one_line
 from rankwise.sweep.progress import watcher
 from rankwise.sweep.runner import Outcome, run_plan
@@ -16,11 +16,22 @@ from rankwise.sweep.store import open_store
 
 
 def run_here(
-    plan: Plan, directory: Path, *, workers: int | None = None, retry: bool = False, entry: str = TRAIN
+    plan: Plan,
+    directory: Path,
+    *,
+    where: Where | None = None,
+    workers: int | None = None,
+    retry: bool = False,
+    entry: str = TRAIN,
 ) -> Outcome:
-    """Run ``plan`` on this machine with its store in ``directory``, showing progress on stderr."""
+    """Drive ``plan`` from this process with its store in ``directory``, showing progress on stderr.
+
+    The runs are executed where ``where`` says: on this machine if it says nothing.
+    """
+    where = where or Where()
+    engine = where.open(directory / "logs", entry=entry, workers=workers)
+    plan = plan if where.device is None else on_device(plan, where.device)
     with open_store(directory) as store, stop_on_signals() as stop:
-        engine = LocalEngine(directory / "logs", entry=entry, workers=workers)
         return run_plan(plan, store, engine, watcher=watcher(), stop=stop, retry=retry)
 
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from rankwise.train.durable import keep_only, write_durably
+
 _NAME = re.compile(r"(\d{8,})\.([0-9a-f]{64})\.safetensors")
-_DRAFT = "draft.safetensors"
 _FORMAT = "rankwise checkpoint 1"
 
 _log = logging.getLogger(__name__)
@@ -43,20 +43,9 @@ def write_checkpoint(directory: Path, state: State) -> tuple[Path, str]:
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.tensors.items()}
     data = save(tensors, {"rankwise": json.dumps(facts, allow_nan=False)})
     sha256 = hashlib.sha256(data).hexdigest()
-    path, draft = directory / f"{state.step:08d}.{sha256}.safetensors", directory / _DRAFT
-    try:
-        with draft.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
-    _sync_directory(directory)
-    for old in directory.glob("*.safetensors"):
-        if old != path:
-            old.unlink(missing_ok=True)
+    path = directory / f"{state.step:08d}.{sha256}.safetensors"
+    write_durably(path, data)
+    keep_only(path)
     return path, sha256
 
 
@@ -67,20 +56,21 @@ def read_checkpoint(directory: Path, run_id: str) -> State | None:
         if hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
             _log.warning("%s: damaged, its SHA-256 is not the one in its name; not used", path)
             continue
-        with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {}).get("rankwise", "{}"))
-            if facts.get("format") != _FORMAT or facts.get("run_id") != run_id:
-                _log.warning("%s: not a checkpoint of run %s; not used", path, run_id)
-                continue
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
-        return State(run_id=run_id, step=facts["step"], tensors=tensors, values=facts["values"])
+        state = _parsed(path, run_id)
+        if state is not None:
+            return state
+        _log.warning("%s: not a checkpoint of run %s; not used", path, run_id)
     return None
 
 
-def _sync_directory(directory: Path) -> None:
-    """Make the rename itself survive a power cut."""
-    handle = os.open(directory, os.O_RDONLY)
+def _parsed(path: Path, run_id: str) -> State | None:
+    """The state in a file whose bytes are what was written; None if that is not a state of ``run_id``."""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        with safe_open(path, framework="pt") as file:
+            facts = json.loads((file.metadata() or {}).get("rankwise", "{}"))
+            if facts.get("format") != _FORMAT or facts.get("run_id") != run_id:
+                return None
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
+        return State(run_id=run_id, step=facts["step"], tensors=tensors, values=facts["values"])
+    except (SafetensorError, ValueError, KeyError, AttributeError):
+        return None

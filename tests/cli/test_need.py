@@ -1,0 +1,68 @@
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from rankwise.audit.need_document import read_need
+from rankwise.cli import main
+
+
+@pytest.fixture
+def keys(tmp_path):
+    path = tmp_path / "keys.npy"
+    random = np.random.default_rng(0)
+    np.save(path, random.standard_normal((400, 3)) @ random.standard_normal((3, 8)))
+    return path
+
+
+def test_json_figure_and_advice_from_it(capsys, tmp_path, keys):
+    figure = tmp_path / "out" / "need.png"
+    assert main(["need", str(keys), "--steps", "4", "--json", "--figure", str(figure)]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    read = json.loads(captured.out, parse_constant=pytest.fail)
+    assert read["format"] == "rankwise-need/1"
+    (one,) = read["measurements"]
+    assert one["need_low"] <= one["need"] <= one["need_high"] <= 3
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    saved = tmp_path / "need.json"
+    saved.write_text(captured.out)
+    assert read_need(saved).rank == one["need"]
+    assert main(["advise", "--need", str(saved), "--heads", "2"]) == 0
+    assert "need, measured" in capsys.readouterr().out
+
+
+def test_text_has_the_number_first(capsys, tmp_path):
+    path = tmp_path / "both.safetensors"
+    vectors = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
+    save_file({"keys": vectors, "queries": vectors + 1}, path)
+    assert main(["need", str(path), "--steps", "0"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("Need: rank ")
+    assert "It does not mean" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "expected either a file of vectors or --model"),
+        (["none.npy"], "no such file"),
+        (["--model", "x"], "expected --text FILE"),
+        (["none.npy", "--text", "x"], "only with --model"),
+        (["none.npy", "--target", "2"], "target"),
+    ],
+)
+def test_mistakes_exit_2_without_a_traceback(capsys, arguments, message):
+    assert main(["need", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.out == ""
+
+
+def test_a_missing_extra_is_named_before_the_work(monkeypatch, capsys, keys):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["need", str(keys), "--figure", "x.png"]) == 2
+    assert "rankwise[report]" in capsys.readouterr().err
