@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rankwise.errors import InvalidInputError
-from rankwise.shapes.strict_json import parse_json_object
+from rankwise.shapes.strict_json import read_json_object
 
 MAX_BYTES = 64 * 2**20
 """An audit of a thousand heads with their spectra takes a few megabytes."""
@@ -21,16 +21,7 @@ FORMATS = {
 def read_document(path: Path, kind: str) -> dict[str, Any]:
     """The document in the regular file ``path``, which must be one of ``kind``."""
     expected, command = FORMATS[kind]
-    try:
-        if not path.is_file():
-            raise InvalidInputError(f"{path}: expected a file of `{command}`, got no such file")
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InvalidInputError(f"{path}: expected a readable file, got: {error.strerror}") from None
-    if len(content) > MAX_BYTES:
-        raise InvalidInputError(f"{path}: expected at most {MAX_BYTES // 2**20} MB of JSON, got a larger file")
-    document = parse_json_object(content, where=str(path))
+    document = read_json_object(path, MAX_BYTES)
     if document.get("format") != expected:
         raise InvalidInputError(
             f"{path}: format: expected {expected!r} (make it: {command}), got {document.get('format')!r}"

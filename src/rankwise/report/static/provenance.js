@@ -25,7 +25,7 @@ function provenanceOf(data, run, open) {
     table(facts),
     run.curve ? h("div", { "data-curve": index }) : null,
     run.traceback ? h("details", {}, h("summary", {}, "Traceback"), h("pre", {}, run.traceback)) : null,
-    h("h3", {}, "Spec"), table(Object.entries(spec).map(([key, value]) => [key, typeof value === "object" && value !== null ? JSON.stringify(value) : value])),
+    h("h3", {}, "Spec"), table(Object.entries(spec).sort(([a], [b]) => compare(a, b)).map(([key, value]) => [key, typeof value === "object" && value !== null ? JSON.stringify(value) : value])),
     h("h3", {}, "Software"), run.versions === null ? h("p", {}, "not recorded") : table(Object.entries(data.versions[run.versions])),
     h("h3", {}, "Machine"), run.machine === null ? h("p", {}, "not recorded") : table(Object.entries(data.machines[run.machine])),
   );
@@ -40,7 +40,7 @@ function drawOwnCurve(host, run) {
     points: run.curve.steps.map((x, at) => ({ x, y: run.curve[key][at], tip: () => [name, ["step", shown(x)], ["error", shown(run.curve[key][at], 4)]] })),
   });
   lineChart(host)({
-    title: "Training", describe: `Training loss and validation error of run ${run.id} by step`, height: 220,
+    title: "Training loss (dashed) and validation error", describe: `Training loss and validation error of run ${run.id} by step`, height: 220,
     x: { label: run.thinned ? "step (epochs thinned)" : "step", log: false }, y: { label: "squared error", log: true },
     series: [line("training", "train", "s1"), line("validation", "validation", "s0")],
   });
