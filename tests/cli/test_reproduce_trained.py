@@ -62,7 +62,14 @@ def test_dry_run_trains_and_writes_nothing(tmp_path, capsys):
         (["theorem", "--protocol", "paper"], "--protocol: expected an option of theorem (--seeds), which has no such"),
         (["figure1", "--protocol", "pap"], "protocol: expected one of 'capacity', 'paper', got 'pap' (did you mean"),
         (["figure1", "--workers", "0"], "--workers: expected at least 1, got 0"),
-        (["vote", "--dry-run"], "--dry-run: expected a figure that is trained (figure1, theorem), got vote"),
+        (["vote", "--seeds", "2"], "--seeds: expected a figure that is trained (figure1,"),
+        (["vote", "--keep", "results"], "--keep: expected a figure that is trained (figure1,"),
+        (["vote", "--dry-run"], "--dry-run: expected a figure that is trained (figure1,"),
+        (
+            ["cliff", "--vectors", "v.npy"],
+            "--vectors: expected an option of cliff (--seeds, --sequences), which has no",
+        ),
+        (["anisotropic", "--vectors", "none.npy"], "none.npy: expected a readable file of vectors, got: No such file"),
     ],
 )
 def test_mistakes_are_named(arguments, message, capsys):
@@ -74,7 +81,27 @@ def test_every_trained_figure_is_registered_and_complete():
     for name in TRAINED:
         assert name in FIGURES
         recipe = find_trained_recipe(name)
-        assert {"smoke", "laptop"} <= set(recipe.PRESETS)
+        full_size = "full" if name == "theorem" else "paper"
+        assert {"smoke", "laptop", full_size} <= set(recipe.PRESETS)
         assert callable(recipe.sweep)
         assert callable(recipe.rows)
+        assert isinstance(recipe.KEYS, tuple)
         assert callable(recipe.present)
+
+
+def test_results_are_kept_and_drawn_again_without_training(small, tmp_path, capsys):
+    place = ["--preset", "smoke", "--store", str(tmp_path / "runs"), "--keep", str(tmp_path / "results"), "--json"]
+    assert main(["reproduce", "figure1", *place, "--no-train"]) == 2
+    assert "expected a store" in capsys.readouterr().err
+    assert main(["reproduce", "figure1", *place, "--workers", "1"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    names = [path.rpartition("/")[2] for path in answer["files"]]
+    assert names == ["figure1-smoke.png", "figure1-smoke.svg", "figure1.csv", "README.md"]
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "results").iterdir()}
+    assert main(["reproduce", "figure1", *place, "--no-train"]) == 0
+    assert "6 of 6 runs are in" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in (tmp_path / "results").iterdir()} == kept
+    assert main(["reproduce", "figure1", *place, "--no-train", "--seeds", "2"]) == 0
+    assert "6 of 12 runs are in" in capsys.readouterr().err
+    assert main(["reproduce", "figure1", *place, "--no-train", "--sequences", "1280"]) == 2
+    assert "--no-train: expected runs of figure1 (smoke)" in capsys.readouterr().err

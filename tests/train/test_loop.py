@@ -10,7 +10,7 @@ from rankwise.train import loop
 from rankwise.train.contract import Diverged
 from rankwise.train.loop import Training, run_entry, train
 from spec_examples import small_run
-from training_runs import Context, thirty_steps
+from training_runs import Context, finished, thirty_steps
 
 
 def test_checkpoints_come_by_wall_time(tmp_path, monkeypatch):

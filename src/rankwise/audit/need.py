@@ -46,13 +46,15 @@ _RANDOM_DRAWS = 3
 @dataclass(frozen=True, kw_only=True)
 class NeedSettings:
     """What is asked. The context defaults to the paper's 16 points: small enough that every file has thousands of
-    different ones, and comparable with its figures; ``by_context`` tells how the need grows beyond."""
+    different ones, and comparable with its figures; ``by_context`` tells how the need grows beyond. ``questions`` are
+    asked of held-out queries at most, fewer in contexts so large that they would take long."""
 
     target: float = 0.1
     context: int = 16
     similarity: Similarity = "cosine"
     heads: int = 1
     steps: int = 200
+    questions: int = 8192
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -62,6 +64,7 @@ class NeedSettings:
         require_choice("similarity", self.similarity, SIMILARITIES)
         require_int("heads", self.heads, minimum=1)
         require_int("steps", self.steps, minimum=0)
+        require_int("questions", self.questions, minimum=100)
         require_int("seed", self.seed, minimum=0)
 
 
@@ -136,10 +139,10 @@ def measure_need(
 
     of = moments(training.queries, training.keys)
     balanced, pca = balanced_form(of), pca_form(of)
-    asked = _questions(validation, context, generator)
+    asked = _questions(validation, context, settings.questions, generator)
     trainer = Trainer(training, validation, asked, balanced, context, settings.steps, settings.seed)
     tell("moments and their SVD")
-    questions = _questions(test, context, generator)
+    questions = _questions(test, context, settings.questions, generator)
     dim = keys.shape[1]
     randoms = [random_form(dim, generator) for _ in range(_RANDOM_DRAWS)]
 
@@ -237,8 +240,8 @@ def _shares(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Ten
     return order[:training], order[training : training + validation], order[training + validation :]
 
 
-def _questions(pool: Pool, context: int, generator: torch.Generator) -> Contexts:
-    return draw_contexts(pool, context, min(8192, max(1024, (1 << 20) // context)), generator)
+def _questions(pool: Pool, context: int, most: int, generator: torch.Generator) -> Contexts:
+    return draw_contexts(pool, context, min(most, max(1024, (1 << 20) // context)), generator)
 
 
 def _need(best: Curve, dim: int, target: float) -> Interval:
@@ -261,7 +264,7 @@ def _by_context(
     return [
         ContextNeed(
             context=size,
-            need=smallest_rank(best(_questions(test, size, generator)).error, dim, settings.target),
+            need=smallest_rank(best(_questions(test, size, settings.questions, generator)).error, dim, settings.target),
             need_isotropic=isotropic_need(dim, size, settings.target),
         )
         for size in _OTHER_CONTEXTS

@@ -17,6 +17,7 @@ _EXTRAS = {
     "report": ("pandas", "matplotlib", "jinja2"),
     "audit": ("transformers", "huggingface_hub"),
     "gguf": ("transformers", "gguf"),
+    "tasks": ("sklearn",),
     "ray": ("ray",),
 }
 

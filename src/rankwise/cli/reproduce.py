@@ -25,6 +25,9 @@ def reproduce(
     sequences: int | None = None,
     pieces: tuple[int, ...] = (),
     data: Path | None = None,
+    vectors: Path | None = None,
+    keep: Path | None = None,
+    train: bool = True,
     out: Path = Path("figures"),
     store: Path = Path("runs"),
     workers: int | None = None,
@@ -47,6 +50,9 @@ def reproduce(
         sequences: Training examples of every run, instead of the preset's.
         pieces: Train only these parts of the preset, counted from 1 in the order that its recipe lists.
         data: A text file (language) or a directory of MNIST (images) in place of the preset's data.
+        vectors: A .npy or .safetensors file whose rows are points too (anisotropic).
+        keep: Merge the runs into this directory's FIGURE.csv and draw from it there, with a part of its README.md.
+        train: With --no-train, draw what the store already holds, also while another command trains it.
         out: Directory the files are written to.
         store: Directory that keeps results and checkpoints of what is trained.
         workers: How many runs at a time; one for every core if not given.
@@ -62,14 +68,17 @@ def reproduce(
     if workers is not None:
         require_int("--workers", workers, minimum=1)
     where.check()
+    options: dict[str, object] = {"protocol": protocol, "sequences": sequences, "seeds": seeds, "vectors": vectors}
+    options["data"] = None if data is None else str(data)
+    given = {name: value for name, value in (options | {"pieces": pieces or None}).items() if value is not None}
     if figure in TRAINED:
+        from rankwise.recipes.kept import keep as keep_results
+        from rankwise.recipes.kept import provenance
         from rankwise.recipes.rows import write_rows
-        from rankwise.recipes.trained import train_sweep
+        from rankwise.recipes.trained import train_sweep, trained_runs
 
         recipe = find_trained_recipe(figure)
-        given = {"seeds": seeds, "protocol": protocol, "sequences": sequences, "pieces": pieces or None}
-        given["data"] = None if data is None else str(data)
-        sweep = sweep_of(figure, preset, {name: value for name, value in given.items() if value is not None})
+        sweep = sweep_of(figure, preset, given)
         if dry_run:
             from rankwise.cli.dry_run import show_plan
             from rankwise.sweep.plan import plan_sweep
@@ -77,15 +86,24 @@ def reproduce(
             show_plan(plan_sweep(sweep), store, workers=workers, json=json)
             return
         new_figure(1, 1)  # a missing extra is better noticed before training
-        rows = recipe.rows(train_sweep(sweep, store, where=where, workers=workers, retry=retry))
-        done = recipe.present(preset, rows, out / figure)
-        done = replace(done, files=(*done.files, write_rows(rows, out / f"{figure}.csv")))
+        if train:
+            runs = train_sweep(sweep, store, where=where, workers=workers, retry=retry)
+        else:
+            runs = trained_runs(sweep, store)
+            progress.print(f"{len(runs)} of {sweep.size()} runs are in {store}", style="dim", markup=False)
+            if not runs:
+                raise InvalidInputError(f"--no-train: expected runs of {figure} ({preset}) in {store}, got none")
+        rows = recipe.rows(runs)
+        if keep is None:
+            done = recipe.present(preset, rows, out / figure)
+            done = replace(done, files=(*done.files, write_rows(rows, out / f"{figure}.csv")))
+        else:
+            done = keep_results(figure, preset, recipe, sweep, rows, keep, provenance(figure, preset, given, keep))
     else:
         closed_form = find_recipe(figure)
-        if dry_run:
-            raise InvalidInputError(
-                f"--dry-run: expected a figure that is trained ({', '.join(TRAINED)}), got {figure}"
-            )
+        flags = {"dry-run": dry_run, "keep": keep is not None, "no-train": not train, **dict.fromkeys(given, True)}
+        for flag in (flag for flag, used in flags.items() if used):
+            raise InvalidInputError(f"--{flag}: expected a figure that is trained ({', '.join(TRAINED)}), got {figure}")
         done = closed_form.reproduce(preset, out, lambda line: progress.print(line, style="dim", markup=False))
     if figure in TRAINED:
         from rankwise.cli.page import store_page

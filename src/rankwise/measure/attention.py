@@ -6,7 +6,7 @@ Legend: B examples, H heads, I queries, J keys.
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from rankwise.errors import InvalidInputError, ShapeError
@@ -15,7 +15,7 @@ from rankwise.measure.rank import effective_rank, hardmax_rank, numerical_rank, 
 THRESHOLDS = (0.1, 0.01, 0.001)
 
 
-def attention_ranks(weights: Float[Tensor, "..."]) -> dict[str, Float[Tensor, " H"]]:
+def attention_ranks(weights: Shaped[Tensor, "..."]) -> dict[str, Float[Tensor, " H"]]:
     """Mean over examples of each rank of ``weights`` [B, H, I, J] (rows sum to 1), every head apart.
 
     ``hardmax``, ``effective``, ``stable``, ``above_0.1``, ``above_0.01``, ``above_0.001`` (numerical rank at that

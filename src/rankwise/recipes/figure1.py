@@ -15,33 +15,33 @@ of five seeds, after 25.6 million sequences; ours are errors of the last weights
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankwise.errors import InvalidInputError, require_choice, require_int
+from rankwise.errors import InvalidInputError, require_choice
 from rankwise.recipes.baselines import trivial_errors
+from rankwise.recipes.cells import TWENTIETH, budget, seeded_sweep, trained_by
 from rankwise.recipes.paper_figures import published_figure
 from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import ResultRow, mean_over_seeds, result_row
 from rankwise.recipes.trained import TrainedRun
-from rankwise.report.figures import COLOURS, MARKERS, new_figure, save_figure
+from rankwise.report.figures import COLOURS, MARKERS, house_style, new_figure, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series, rank_axes
-from rankwise.spec import RunSpec, SweepSpec, heads_for_budget
-from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity, paper
+from rankwise.spec import SweepSpec, heads_for_budget
+from rankwise.train.protocols import Cell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+KEYS: tuple[str, ...] = ()
 EXPONENTS = (1.0, 1.5, 2.0)
-PROTOCOLS: dict[str, Callable[[Cell], RunSpec]] = {"capacity": capacity, "paper": paper}
 _STYLES: dict[str, dict[str, Any]] = {
     "capacity": {},
     "paper": {"linestyle": ":", "markerfacecolor": "white"},
 }
-_AUTHORS: dict[str, Any] = {"linestyle": "--", "linewidth": 0.9, "marker": "x", "markersize": 4, "alpha": 0.75}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,13 +76,12 @@ def curves(
 
 
 _RANKS = (1, 2, 4, 8, 16, 32, 64)
-_TWENTIETH = PAPER_SEQUENCES // 20
 PIECES = (
-    Piece(layers=1, exponent=1.0, ranks=_RANKS, sequences=_TWENTIETH),
-    Piece(layers=3, exponent=1.0, ranks=_RANKS, sequences=_TWENTIETH),
-    Piece(layers=5, exponent=1.0, ranks=(64, 16, 4), sequences=_TWENTIETH),
-    Piece(layers=1, exponent=1.5, ranks=_RANKS, sequences=_TWENTIETH),
-    Piece(layers=1, exponent=2.0, ranks=(8, 32, 64), sequences=_TWENTIETH),
+    Piece(layers=1, exponent=1.0, ranks=_RANKS, sequences=TWENTIETH),
+    Piece(layers=3, exponent=1.0, ranks=_RANKS, sequences=TWENTIETH),
+    Piece(layers=5, exponent=1.0, ranks=(64, 16, 4), sequences=TWENTIETH),
+    Piece(layers=1, exponent=1.5, ranks=_RANKS, sequences=TWENTIETH),
+    Piece(layers=1, exponent=2.0, ranks=(8, 32, 64), sequences=TWENTIETH),
 )
 """Full size, the most telling first: one layer, three, the curve the authors could not train, larger budgets."""
 
@@ -92,7 +91,7 @@ PRESETS: dict[str, Settings] = {
     "laptop": Settings(dim=16, points=8, pieces=curves((2, 4, 8, 16), {1: 96_000, 3: 128_000})),
     "paper": Settings(dim=64, points=16, pieces=PIECES, in_order=True),
     "paper-whole": Settings(
-        dim=64, points=16, pieces=(*PIECES, *curves(_RANKS, dict.fromkeys((1, 3, 5), _TWENTIETH))), in_order=True
+        dim=64, points=16, pieces=(*PIECES, *curves(_RANKS, dict.fromkeys((1, 3, 5), TWENTIETH))), in_order=True
     ),
 }
 
@@ -111,35 +110,31 @@ def sweep(
     ``pieces`` chooses some, counted from 1.
     """
     require_choice("preset", preset, tuple(PRESETS))
-    require_choice("protocol", protocol, tuple(PROTOCOLS))
-    require_int("seeds", seeds, minimum=1)
     settings = PRESETS[preset]
+    train_as = trained_by(protocol, later=False)
     for number in pieces:
         if not 1 <= number <= len(settings.pieces):
             raise InvalidInputError(
                 f"pieces: expected numbers from 1 to {len(settings.pieces)} for preset {preset!r}, got {number}"
             )
     chosen = [settings.pieces[number - 1] for number in pieces] or settings.pieces
-    whole = PAPER_SEQUENCES if settings.in_order and protocol == "paper" else None
     runs = [
-        PROTOCOLS[protocol](
+        train_as(
             Cell(
                 dim=settings.dim,
                 points=settings.points,
                 layers=piece.layers,
                 heads=heads_for_budget(settings.dim, rank, piece.exponent),
                 rank=rank,
-                seed=seed,
-                sequences=sequences or whole or piece.sequences,
+                sequences=budget(
+                    sequences, piece.sequences, full_size=settings.in_order, protocol=protocol, later=False
+                ),
             )
         )
-        for seed in range(seeds)
         for piece in chosen
         for rank in piece.ranks
     ]
-    return SweepSpec(
-        name=f"figure1 ({preset}, {protocol})", runs=tuple(runs), order="listed" if settings.in_order else None
-    )
+    return seeded_sweep(f"figure1 ({preset}, {protocol})", runs, seeds, in_order=settings.in_order)
 
 
 def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
@@ -167,9 +162,9 @@ def points_of(rows: Sequence[ResultRow]) -> list[Point]:
     """The cells of the figure, seeds averaged, in the order protocol, layers, budget, rank."""
     means = mean_over_seeds(rows, lambda row: (row.protocol, row.layers, row.heads * row.rank, row.rank))
     points = []
-    for (protocol, layers, budget, rank), mean in means.items():
+    for (protocol, layers, total_rank, rank), mean in means.items():
         dim = mean.row.dim
-        exponent = min(EXPONENTS, key=lambda c: abs(dim**c - budget))
+        exponent = min(EXPONENTS, key=lambda c: abs(dim**c - total_rank))
         same_size = (dim, mean.row.points) == (64, 16)
         curve = published_figure("figure1").curve(layers=layers, exponent=exponent) if same_size else None
         points.append(
@@ -267,30 +262,28 @@ def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figur
 
 
 def draw_panel(axes: Axes, points: Sequence[Point], levels: dict[str, float]) -> None:
-    """Error against rank at one depth: a colour a budget; full lines are ours, crosses the authors'."""
+    """Error against rank at one depth: a colour a budget, full lines ours, crosses the authors'."""
     series = []
     for exponent in sorted({point.exponent for point in points}):
         colour = {"color": COLOURS[EXPONENTS.index(exponent)], "marker": MARKERS[EXPONENTS.index(exponent)]}
+        published = {point.rank: point.authors for point in points if point.exponent == exponent and point.authors}
         for protocol, style in _STYLES.items():
             line = sorted((p for p in points if (p.exponent, p.protocol) == (exponent, protocol)), key=_rank)
+            if not line:
+                continue
             label = f"$d^{{{1 + exponent:g}}}$ parameters, $H = d^{{{exponent:g}}}/r$"
-            label += ", the paper's protocol" * (protocol == "paper")
-            if line:
-                series.append(
-                    Series(
-                        label=label,
-                        x=[point.rank for point in line],
-                        y=[point.error for point in line],
-                        spread=[point.spread for point in line],
-                        style=colour | style,
-                    )
+            series.append(
+                Series(
+                    label=label + ", the paper's protocol" * (protocol == "paper"),
+                    x=[point.rank for point in line],
+                    y=[point.error for point in line],
+                    spread=[point.spread for point in line],
+                    style=colour | style,
+                    published=published,
                 )
-        published = {p.rank: p.authors for p in sorted(points, key=_rank) if p.exponent == exponent and p.authors}
-        if published:
-            series.append(Series(label="", x=list(published), y=list(published.values()), style=colour | _AUTHORS))
+            )
+            published = {}
     draw_series(axes, series)
-    if any(point.authors for point in points):
-        axes.plot([], [], color="0.4", label="the authors' values", **_AUTHORS)
     draw_levels(axes, levels)
     layers = points[0].layers
     rank_axes(axes, sorted({point.rank for point in points}), f"{layers} layer{'s' * (layers > 1)}")
@@ -306,7 +299,8 @@ def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     points = points_of(rows)
     settings = PRESETS[preset]
     title = f"Farthest of {settings.points} points in {settings.dim} dimensions"
-    figure = draw(points, trivial_errors(settings.dim, settings.points), title)
+    with house_style():
+        figure = draw(points, trivial_errors(settings.dim, settings.points), title)
     lines = []
     for protocol in sorted({point.protocol for point in points}):
         own = [point for point in points if point.protocol == protocol]

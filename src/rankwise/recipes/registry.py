@@ -33,12 +33,25 @@ FIGURES = {
     "laws": "rankwise.recipes.closed_form.laws",
     "random-weights": "rankwise.recipes.closed_form.random_weights",
     "figure1": "rankwise.recipes.figure1",
+    "figure2": "rankwise.recipes.figure2",
+    "figure3": "rankwise.recipes.figure3",
+    "figure4": "rankwise.recipes.figure4",
+    "dimension": "rankwise.recipes.dimension",
+    "cliff": "rankwise.recipes.cliff",
+    "biased": "rankwise.recipes.biased",
+    "anisotropic": "rankwise.recipes.anisotropic",
     "theorem": "rankwise.recipes.theorem",
     "in-context": "rankwise.recipes.tokens.in_context",
     "language": "rankwise.recipes.tokens.language",
     "images": "rankwise.recipes.tokens.images",
+    "saturation": "rankwise.recipes.tokens.saturation",
+    "depth": "rankwise.recipes.tokens.depth",
+    "match": "rankwise.recipes.tokens.match",
 }
-TRAINED = ("figure1", "theorem", "in-context", "language", "images")
+TRAINED = (
+    *("figure1", "figure2", "figure3", "figure4", "dimension", "cliff", "biased", "anisotropic", "theorem"),
+    *("in-context", "language", "images", "saturation", "depth", "match"),
+)
 
 Say = Callable[[str], None]
 _Settings = TypeVar("_Settings")
@@ -67,11 +80,12 @@ class TrainedRecipe(Protocol):
     """A module of this room whose figure is trained.
 
     ``rows`` makes rows of trained runs, measuring their weights where the figure needs it; ``present`` draws rows into
-    ``stem``.png and ``stem``.svg.
+    ``stem``.png and ``stem``.svg. ``KEYS`` are the columns of its own that tell rows of one shape apart.
     """
 
     __doc__: str
     PRESETS: Mapping[str, Any]
+    KEYS: Sequence[str]
 
     def sweep(self, preset: str, **options: Any) -> SweepSpec: ...
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Kind = Literal["softmax", "generalised", "random features"]
+KEYS = ("kind",)
 DRAWS = 5
 _SCORE_WIDTH = 32
 _BOUNDS: tuple[tuple[Values, str], ...] = (("scaled_identity", "-"), ("any", "--"))

@@ -5,7 +5,7 @@ Matplotlib's object interface only: nothing here opens a window or changes a glo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +13,25 @@ from rankwise.report.figures import COLOURS, GUIDE, MARKERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """A line with its uncertainty; empty ``spread`` draws none. ``style`` is passed to matplotlib."""
+    """A line with its uncertainty; empty ``spread`` draws none. ``style`` is passed to matplotlib.
+
+    ``published`` are the authors' values at some x, drawn beside it as crosses of the same colour.
+    """
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
     spread: Sequence[float] = ()
     style: dict[str, Any] | None = None
+    published: Mapping[int, float] | None = None
+
+
+_PUBLISHED: dict[str, Any] = {"linestyle": "--", "linewidth": 0.9, "marker": "x", "markersize": 4, "alpha": 0.75}
 
 
 def draw_series(axes: Axes, series: Sequence[Series]) -> None:
@@ -40,6 +48,11 @@ def draw_series(axes: Axes, series: Sequence[Series]) -> None:
             axes.errorbar(one.x, one.y, yerr=one.spread, label=one.label, capsize=2, **style)
         else:
             axes.plot(one.x, one.y, label=one.label, **style)
+        if one.published:
+            x = sorted(one.published)
+            axes.plot(x, [one.published[at] for at in x], color=style["color"], **_PUBLISHED)
+    if any(one.published for one in series):
+        axes.plot([], [], color="0.4", label="the authors' values", **_PUBLISHED)
 
 
 def draw_levels(axes: Axes, levels: dict[str, float]) -> None:
@@ -68,13 +81,21 @@ def _joined(levels: dict[str, float], within: float = 0.05) -> dict[str, float]:
     return joined
 
 
-def rank_axes(axes: Axes, ranks: Sequence[int], title: str) -> None:
-    """Both axes logarithmic, a tick at every rank."""
+def rank_axes(axes: Axes, ranks: Sequence[float], title: str, name: str = "rank of a head") -> None:
+    """Both axes logarithmic, a tick at every rank (or whatever ``name`` says it is)."""
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.set_xticks(list(ranks), [str(rank) for rank in ranks])
+    axes.set_xticks(list(ranks), [f"{rank:g}" for rank in ranks])
     axes.minorticks_off()
-    _name(axes, "rank of a head", title)
+    _name(axes, name, title)
+
+
+def fine_axes(axes: Axes, ticks: Sequence[int], title: str, name: str) -> None:
+    """A linear axis for fine steps, errors logarithmic."""
+    axes.set_yscale("log")
+    axes.set_xticks(list(ticks), [str(tick) for tick in ticks])
+    axes.minorticks_off()
+    _name(axes, name, title)
 
 
 def heads_axes(axes: Axes, heads: Sequence[int], title: str) -> None:
@@ -84,6 +105,15 @@ def heads_axes(axes: Axes, heads: Sequence[int], title: str) -> None:
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
     _name(axes, "heads", title)
+
+
+def share_legend(figure: Figure, panels: Sequence[Axes]) -> None:
+    """One legend for several panels, to their right, so that it hides no data."""
+    entries: dict[str, Any] = {}
+    for axes in panels:
+        handles, labels = axes.get_legend_handles_labels()
+        entries |= dict(zip(labels, handles, strict=True))
+    figure.legend(list(entries.values()), list(entries), loc="outside right center", fontsize=8)
 
 
 def _name(axes: Axes, x: str, title: str) -> None:

@@ -14,6 +14,7 @@ from rankwise.spec.run import AnyTaskSpec, RunSpec
 from rankwise.spec.sweep import Axis, SweepSpec, vary
 from rankwise.spec.task import TaskSpec
 from rankwise.spec.text import TextSpec
+from rankwise.spec.vectors import VectorFile
 from rankwise.spec.write import to_json, to_toml
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "TaskSpec",
     "TextSpec",
     "TokenInterface",
+    "VectorFile",
     "canonical_json",
     "derived_seed",
     "from_plain",

@@ -106,6 +106,13 @@ class RunSpec:
         return self.model.parameters() + (0 if interface is None else interface.parameters(self.model.dim))
 
     @property
+    def neighbors(self) -> TaskSpec:
+        """The task, of a run that is about neighbour search."""
+        if not isinstance(self.task, TaskSpec):
+            raise InvalidInputError(f"task: expected a neighbour search, got {self.task.name!r}")
+        return self.task
+
+    @property
     def id(self) -> str:
         """16 hexadecimal digits: the hash of the canonical form."""
         return run_id(self)

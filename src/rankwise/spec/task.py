@@ -7,6 +7,7 @@ from typing import Literal
 
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.spec.fields import settle
+from rankwise.spec.vectors import VectorFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,17 +20,19 @@ class TaskSpec:
     ``f_k`` is the first point if ``<x_1 - x_2, y> + biases[k] > 0`` and the second otherwise, ``y ~ N(0, I/dim)``.
 
     ``distribution`` of the points: "uniform" on the sphere, "orthogonal" (a random orthonormal set, ``points <= dim``),
-    or "power_law" (the i-th principal axis has variance proportional to ``i**-alpha``, ``alpha > 0``).
+    "power_law" (the i-th principal axis has variance proportional to ``i**-alpha``, ``alpha > 0``), or "rows" (distinct
+    rows of the file ``vectors_from``, scaled to unit length).
     """
 
     name: Literal["nearest", "farthest", "biased"]
     dim: int
     points: int
-    distribution: Literal["uniform", "orthogonal", "power_law"] = "uniform"
+    distribution: Literal["uniform", "orthogonal", "power_law", "rows"] = "uniform"
     queries: int | None = None
     alpha: float = 0.0
     biases: tuple[float, ...] = ()
     coefficients: tuple[float, ...] = ()
+    vectors_from: VectorFile | None = None
 
     def __post_init__(self) -> None:
         settle(self)
@@ -55,6 +58,11 @@ class TaskSpec:
             raise InvalidInputError(
                 f"alpha: expected a positive number exactly when distribution = 'power_law', "
                 f"got distribution = {self.distribution!r} with alpha = {self.alpha:g}"
+            )
+        if (self.distribution == "rows") != (self.vectors_from is not None):
+            raise InvalidInputError(
+                f"vectors_from: expected a file exactly when distribution = 'rows', got distribution = "
+                f"{self.distribution!r} {'without one' if self.vectors_from is None else 'with one'}"
             )
         if self.distribution == "orthogonal":
             if self.points > self.dim:

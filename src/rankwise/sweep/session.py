@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rankwise.errors import InterruptedSweepError, RunsFailedError
+from rankwise.spec import ImagesSpec, TextSpec
 from rankwise.sweep.engines.protocol import TRAIN
 from rankwise.sweep.engines.where import Where
 from rankwise.sweep.plan import Plan, on_device
@@ -26,13 +27,25 @@ def run_here(
 ) -> Outcome:
     """Drive ``plan`` from this process with its store in ``directory``, showing progress on stderr.
 
-    The runs are executed where ``where`` says: on this machine if it says nothing.
+    The runs are executed where ``where`` says: on this machine if it says nothing. Data that their tasks read is read
+    once here first: what is missing or unusable is refused before anything is trained.
     """
+    require_data(plan)
     where = where or Where()
     engine = where.open(directory / "logs", entry=entry, workers=workers)
     plan = plan if where.device is None else on_device(plan, where.device)
     with open_store(directory) as store, stop_on_signals() as stop:
         return run_plan(plan, store, engine, watcher=watcher(), stop=stop, retry=retry)
+
+
+def require_data(plan: Plan) -> None:
+    """That every text and every set of images of ``plan`` is there, whole, and the one its spec was written for."""
+    tasks = {run.spec.task for run in plan.runs if isinstance(run.spec.task, TextSpec | ImagesSpec)}
+    if tasks:
+        from rankwise.train.build import build_task
+
+        for task in tasks:
+            build_task(task)
 
 
 def raise_for_failures(plan: Plan, outcome: Outcome, directory: Path) -> None:

@@ -28,8 +28,9 @@ class ImagePatches:
     spec: ImagesSpec
 
     def __post_init__(self) -> None:
+        found = self.images  # read now, so that what is missing is missed now
         if self.spec.sha256 is not None:
-            require_same_data("task.sha256", self.spec.sha256, self.images.sha256, self.spec.path or "the package")
+            require_same_data("task.sha256", self.spec.sha256, found.sha256, str(self.spec.path))
 
     @property
     def images(self) -> Images:

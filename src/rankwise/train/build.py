@@ -33,10 +33,12 @@ from rankwise.tasks import (
     Orthogonal,
     PointLaw,
     PowerLaw,
+    Rows,
     Task,
     Text,
     Uniform,
 )
+from rankwise.tasks.vector_file import load_vectors
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
@@ -59,11 +61,18 @@ def build_neighbors(spec: TaskSpec) -> NeighborTask:
     """The neighbour task that ``spec`` describes."""
     if spec.name == "biased":
         return BiasedNearestNeighbor(spec.dim, spec.biases, spec.coefficients)
-    laws: dict[str, PointLaw] = {"uniform": Uniform(), "orthogonal": Orthogonal(), "power_law": PowerLaw(spec.alpha)}
-    law = laws[spec.distribution]
+    law = law_of(spec)
     if spec.name == "farthest":
         return FarthestNeighbor(spec.dim, spec.points, distribution=law)
     return NearestNeighbor(spec.dim, spec.points, distribution=law, queries=spec.queries or 1)
+
+
+def law_of(spec: TaskSpec) -> PointLaw:
+    """The law that the points of ``spec`` are drawn from; a file of vectors is read here."""
+    if spec.vectors_from is not None:
+        return Rows(load_vectors(spec.vectors_from))
+    laws: dict[str, PointLaw] = {"uniform": Uniform(), "orthogonal": Orthogonal(), "power_law": PowerLaw(spec.alpha)}
+    return laws[spec.distribution]
 
 
 def build_model(run: RunSpec, device: torch.device | str = "cpu") -> nn.Module:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import Mean, ResultRow, mean_over_seeds
 from rankwise.recipes.tokens.knees import Knee, find_knee
 from rankwise.recipes.tokens.runs import TIMES, Budget, Shape, lower_is_better, token_run
-from rankwise.report.figures import COLOURS, label_level, new_figure, ramp
+from rankwise.report.figures import COLOURS, label_level, new_figure, ramp, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series
 from rankwise.spec import AnyTaskSpec, RunSpec
 from rankwise.theory.occupancy import hardmax_rank_mean
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 PROBE = 8
 PERFORMANCE = {"text": "bits per byte", "images": "accuracy", "in_context": "squared error / variance"}
+LEVELS = ("unigram", "bigram", "logistic")
+DRAWN = ("bigram", "logistic")  # single bytes lie so far off that they would flatten the curve
 _SHOWN = {"hardmax": "hardmax", "effective": "effective", "above_0.01": "above 1 % of the largest"}
 
 
@@ -78,7 +82,7 @@ class Curves:
         """What a reader calls it."""
         row = self.first
         kind = f"MLA, head dim {row.rank}" if self.latent else "ordinary attention"
-        return f"{self.task}, {kind}: d = {row.dim}, {row.layers} layers, {row.heads} heads, n = {row.points}"
+        return f"{self.task}, {kind}: d = {row.dim}, layers = {row.layers}, heads = {row.heads}, n = {row.points}"
 
     def size(self, row: ResultRow) -> int:
         """What varies."""
@@ -166,7 +170,13 @@ def reading(curves: Curves) -> list[str]:
     return lines
 
 
-LEVELS = ("unigram", "bigram", "logistic")
+def present_families(rows: Sequence[ResultRow], stem: Path) -> Reproduced:
+    """Table and reading of all families of ``rows``, and a figure of the first."""
+    families = families_of(rows)
+    columns, lines = table_of(families)
+    figure = draw_family(families[0], families[0].name)
+    text = "\n".join(line for curves in families for line in reading(curves))
+    return Reproduced(columns=columns, rows=lines, reading=text, files=save_figure(figure, stem))
 
 
 def draw_family(curves: Curves, title: str) -> Figure:
@@ -174,7 +184,7 @@ def draw_family(curves: Curves, title: str) -> Figure:
     figure = new_figure(13.5, 4.0)
     performance, ranks, during = figure.subplots(1, 3)
     draw_series(performance, [curves.series("performance", PERFORMANCE[curves.task])])
-    draw_levels(performance, {name: float(curves.first.extra[name]) for name in LEVELS if name in curves.first.extra})
+    draw_levels(performance, {name: float(curves.first.extra[name]) for name in DRAWN if name in curves.first.extra})
     performance.set_ylabel(PERFORMANCE[curves.task])
     series = []
     for colour, (name, label) in zip(COLOURS, _SHOWN.items(), strict=False):

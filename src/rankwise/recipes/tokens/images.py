@@ -15,10 +15,9 @@ from pathlib import Path
 
 from rankwise.recipes.registry import Reproduced, pick_preset
 from rankwise.recipes.rows import ResultRow
-from rankwise.recipes.tokens.families import Family, draw_family, families_of, reading, table_of
+from rankwise.recipes.tokens.families import Family, present_families
 from rankwise.recipes.tokens.runs import Budget, images_task, token_rows
 from rankwise.recipes.trained import TrainedRun
-from rankwise.report.figures import save_figure
 from rankwise.spec import SweepSpec
 
 
@@ -93,8 +92,4 @@ def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
 
 def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     """Figure, table and reading of the rows."""
-    families = families_of(rows)
-    columns, lines = table_of(families)
-    figure = draw_family(families[0], families[0].name)
-    text = "\n".join(line for curves in families for line in reading(curves))
-    return Reproduced(columns=columns, rows=lines, reading=text, files=save_figure(figure, stem))
+    return present_families(rows, stem)

@@ -200,12 +200,13 @@ def _draw(
     for shape in shapes:
         means = [_means(rows, f"after_{count}")[shape.heads, shape.rank] for count in counts]
         spread = [mean.spread for mean in means] if means[0].seeds > 1 else []
-        label = f"{shape.heads} heads of rank {shape.rank}"
+        label = f"{shape.heads} head{'s' * (shape.heads > 1)} of rank {shape.rank}"
         series.append(Series(label=label, x=counts, y=[mean.error for mean in means], spread=spread))
     draw_series(axes, series)
     for line, (name, curve) in zip(_LINES, curves.items(), strict=False):
         axes.plot(counts, curve, color=GUIDE, linestyle=line, linewidth=1.0, label=name)
     axes.set_xlabel("examples in the prompt")
+    axes.set_xticks(counts[:: -(-len(counts) // 12)])
     axes.set_title(title, fontsize=10)
     axes.set_ylim(0, 1.4)
     axes.grid(True, color="0.92", linewidth=0.6)

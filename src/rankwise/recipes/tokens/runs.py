@@ -86,17 +86,8 @@ def token_run(task: AnyTaskSpec, shape: Shape, budget: Budget, seed: int, *, pro
 
 
 def text_task(context: int, data: str | None) -> TextSpec:
-    """The standard library, or the file ``data``: read and checked now, before anything is trained."""
-    spec = TextSpec(context=context, sha256=read_corpus(data).sha256, path=data)
-    Text(spec)
-    return spec
-
-
-def digits_task(patch: int, shift: int) -> ImagesSpec:
-    """Digits: read now, so that a missing package is noticed now."""
-    spec = ImagesSpec(source="digits", patch=patch, shift=shift)
-    _ = ImagePatches(spec).images
-    return spec
+    """The standard library, or the file ``data``, read now."""
+    return TextSpec(context=context, sha256=read_corpus(data).sha256, path=data)
 
 
 def mnist_task(patch: int, shift: int, data: str | None) -> ImagesSpec:
@@ -112,7 +103,9 @@ def mnist_task(patch: int, shift: int, data: str | None) -> ImagesSpec:
 
 def images_task(source: str, patch: int, shift: int, data: str | None) -> ImagesSpec:
     """``source`` "digits", unless ``data`` names a directory of MNIST; "mnist" from there or from its package."""
-    return mnist_task(patch, shift, data) if source == "mnist" or data is not None else digits_task(patch, shift)
+    if source == "mnist" or data is not None:
+        return mnist_task(patch, shift, data)
+    return ImagesSpec(source="digits", patch=patch, shift=shift)
 
 
 def split_data(data: str | None) -> tuple[str | None, str | None]:
@@ -143,17 +136,17 @@ def _columns(trained: TrainedRun) -> dict[str, Value]:
         "performance": trained.error if lower_is_better(task) else 1 - trained.error,
         "forward_flops": forward_flops(run),
         **scalars,
-        **baselines(run.task),
+        **baselines(run.task, run.optim.validation_batches, run.optim.validation_batch),
         **rank_columns(trained.attention),
     }
 
 
 @lru_cache(maxsize=16)
-def baselines(task: AnyTaskSpec) -> dict[str, Value]:
-    """What is reached without attention: byte tables on the held-out windows, logistic regression on the pixels."""
+def baselines(task: AnyTaskSpec, batches: int, size: int) -> dict[str, Value]:
+    """What is reached without attention on the same held-out examples: byte tables, logistic regression on pixels."""
     if isinstance(task, TextSpec):
         text = Text(task)
-        shown = text.held_out(64, 64, torch.Generator(), dtype=torch.float32)
+        shown = text.held_out(batches, size, torch.Generator(), dtype=torch.float32)
         return {"unigram": unigram_bits(text, shown), "bigram": bigram_bits(text, shown)}
     if isinstance(task, ImagesSpec):
         return {"logistic": 1 - logistic_error(ImagePatches(task))}

@@ -1,0 +1,44 @@
+"""From cells to the runs of a sweep: which protocol trains them, and with how many seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from rankwise.errors import require_choice, require_int
+from rankwise.spec import RunSpec, SweepSpec, vary
+from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity, paper
+
+TWENTIETH = PAPER_SEQUENCES // 20
+"""What ``capacity`` spends at full size."""
+
+LATER_SEQUENCES = 2 * PAPER_SEQUENCES
+"""What the authors spend on every figure after the first: 2000 epochs, with half the learning rate."""
+
+_FIRST: dict[str, Callable[[Cell], RunSpec]] = {"capacity": capacity, "paper": paper}
+_LATER: dict[str, Callable[[Cell], RunSpec]] = {"capacity": capacity, "paper": partial(paper, lr=0.005)}
+PROTOCOLS = tuple(_FIRST)
+
+
+def trained_by(protocol: str, *, later: bool = True) -> Callable[[Cell], RunSpec]:
+    """The protocol of that name; the authors' differs between their first figure and the ``later`` ones."""
+    require_choice("protocol", protocol, PROTOCOLS)
+    return (_LATER if later else _FIRST)[protocol]
+
+
+def seeded_sweep(name: str, runs: Iterable[RunSpec], seeds: int, *, in_order: bool = False) -> SweepSpec:
+    """All ``runs`` with seed 0, then all with seed 1, and so on; ``in_order`` also trains them so."""
+    require_int("seeds", seeds, minimum=1)
+    once = list(runs)
+    many = tuple(vary(run, {"seed": seed}) for seed in range(seeds) for run in once)
+    return SweepSpec(name=name, runs=many, order="listed" if in_order else None)
+
+
+def budget(asked: int | None, preset: int, *, full_size: bool, protocol: str, later: bool = True) -> int:
+    """How many sequences a run may see: what was asked for, else the authors' number at full size with their protocol,
+    else the preset's."""
+    if asked is not None:
+        return require_int("sequences", asked, minimum=1)
+    if full_size and protocol == "paper":
+        return LATER_SEQUENCES if later else PAPER_SEQUENCES
+    return preset

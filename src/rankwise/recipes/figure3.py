@@ -1,0 +1,219 @@
+"""Figure 3: positions none, additive or concatenated; and concatenated at equal parameters, which the paper has not.
+
+    rankwise reproduce figure3 --preset laptop --seeds 3
+
+Farthest neighbour, H = d^1.5 / r heads. Concatenated positions add d learned coordinates to every point, so that the
+stack is 2d wide; the authors then also double every head's rank, and their curve has four times the attention
+parameters of the others at the same label. "concatenated, equal" keeps the rank and halves the number of heads and the
+feed-forward instead: as many parameters as without positions, but for norms and the table. The paper shows concatenated
+positions helping low rank much with three layers and little with one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rankwise.errors import require_choice
+from rankwise.recipes.baselines import trivial_errors
+from rankwise.recipes.cells import TWENTIETH, budget, seeded_sweep, trained_by
+from rankwise.recipes.paper_figures import published_figure
+from rankwise.recipes.registry import Reproduced
+from rankwise.recipes.rows import Mean, ResultRow, mean_over_seeds, result_row
+from rankwise.recipes.trained import TrainedRun
+from rankwise.report.figures import house_style, new_figure, save_figure
+from rankwise.report.panels import Series, draw_levels, draw_series, rank_axes, share_legend
+from rankwise.spec import ModelSpec, RunSpec, SweepSpec, heads_for_budget, vary
+from rankwise.train.protocols import Cell
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Positions = Literal["none", "additive", "concatenated", "concatenated, equal"]
+KINDS: tuple[Positions, ...] = ("none", "additive", "concatenated", "concatenated, equal")
+KEYS = ("positions", "label_rank")
+_EXPONENT = 1.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The sizes of a preset; ``sequences`` by the number of layers."""
+
+    dim: int
+    points: int
+    ranks: tuple[int, ...]
+    sequences: dict[int, int]
+    full_size: bool = False
+
+
+PRESETS: dict[str, Settings] = {
+    "smoke": Settings(dim=16, points=8, ranks=(4, 16), sequences={1: 32_000}),
+    "laptop": Settings(dim=16, points=8, ranks=(2, 4, 8, 16), sequences={1: 64_000, 3: 96_000}),
+    "paper": Settings(
+        dim=64, points=16, ranks=(1, 2, 4, 8, 16, 32, 64), sequences={1: TWENTIETH, 3: TWENTIETH}, full_size=True
+    ),
+}
+
+
+def sweep(
+    preset: str = "laptop", *, protocol: str = "capacity", seeds: int = 1, sequences: int | None = None
+) -> SweepSpec:
+    """The runs of the figure."""
+    require_choice("preset", preset, tuple(PRESETS))
+    settings = PRESETS[preset]
+    runs = []
+    for layers, own in settings.sequences.items():
+        for kind in KINDS:
+            later = kind != "none"  # the authors' curve without positions is that of figure 1
+            own_budget = budget(sequences, own, full_size=settings.full_size, protocol=protocol, later=later)
+            for rank in settings.ranks:
+                cell = Cell(
+                    dim=settings.dim,
+                    points=settings.points,
+                    layers=layers,
+                    heads=heads_for_budget(settings.dim, rank, _EXPONENT),
+                    rank=rank,
+                    sequences=own_budget,
+                )
+                runs.append(placed(trained_by(protocol, later=later)(cell), kind))
+    return seeded_sweep(f"figure3 ({preset}, {protocol})", runs, seeds, in_order=settings.full_size)
+
+
+def placed(run: RunSpec, kind: Positions) -> RunSpec:
+    """``run``, which has no positions, with positions of that kind."""
+    if kind == "none":
+        return run
+    model, points = run.model, run.neighbors.points
+    changes: dict[str, Any] = {"model.positions": kind.partition(",")[0], "model.max_points": points}
+    if kind != "additive":
+        changes["model.position_dim"] = model.dim
+    if kind == "concatenated":
+        changes["model.rank"] = 2 * model.rank
+    elif kind == "concatenated, equal":
+        changes["model.heads"] = max(1, model.heads // 2)
+        changes["model.average"] = max(1, model.average // 2)
+        changes["model.feedforward"] = model.feedforward // 2
+    return vary(run, changes)
+
+
+def kind_of(model: ModelSpec) -> tuple[Positions, int]:
+    """Which kind of positions a model of the figure has, and the rank that the figure labels it by."""
+    if model.positions == "none" or model.positions == "additive":
+        return model.positions, model.rank
+    # the authors' heads are twice as many times their rank as the budget of dimension d allows
+    doubled = model.heads * model.rank > heads_for_budget(model.dim, 1, _EXPONENT)
+    return ("concatenated", model.rank // 2) if doubled else ("concatenated, equal", model.rank)
+
+
+def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
+    """One row a run, with its positions and the rank it stands at."""
+    found = []
+    for trained in runs:
+        kind, label_rank = kind_of(trained.run.model)
+        found.append(result_row("figure3", trained, {"positions": kind, "label_rank": label_rank}))
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One point of the figure; ``rank`` is its place on the axis."""
+
+    layers: int
+    positions: str
+    rank: int
+    mean: Mean
+    authors: float | None
+
+
+def points_of(rows: Sequence[ResultRow]) -> list[Point]:
+    """Seeds averaged; in the order layers, kind, rank."""
+    means = mean_over_seeds(rows, lambda row: (row.layers, KINDS.index(_kind(row)), int(row.extra["label_rank"])))
+    points = []
+    for (layers, kind, rank), mean in means.items():
+        same_size = (mean.row.dim, mean.row.points) == (64, 16)
+        curve = published_figure("figure3").curve(layers=layers, positions=KINDS[kind]) if same_size else None
+        authors = None if curve is None else curve.at(rank)
+        points.append(Point(layers=layers, positions=KINDS[kind], rank=rank, mean=mean, authors=authors))
+    return points
+
+
+def _kind(row: ResultRow) -> Positions:
+    return next(kind for kind in KINDS if kind == row.extra["positions"])
+
+
+def reading(points: Sequence[Point]) -> str:
+    """How much concatenated positions help below full rank, by depth: geometric means of ratios of errors."""
+    at = {(p.layers, p.positions, p.rank): p.mean.error for p in points}
+    full = max(point.rank for point in points)
+    lines = []
+    for layers in sorted({point.layers for point in points}):
+        parts = []
+        for kind in KINDS[1:]:
+            ratios = [
+                at[layers, "none", rank] / error
+                for (depth, own, rank), error in at.items()
+                if (depth, own) == (layers, kind) and rank < full and (layers, "none", rank) in at
+            ]
+            if ratios:
+                product = 1.0
+                for ratio in ratios:
+                    product *= ratio
+                parts.append(f"{kind} {product ** (1 / len(ratios)):.2f}")
+        if parts:
+            lines.append(
+                f"{layers} layer{'s' * (layers > 1)}, ranks below {full}: error without positions over error with them "
+                f"(geometric mean): {'; '.join(parts)}."
+            )
+    return "\n".join(lines)
+
+
+def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figure:
+    """One panel a depth, one line a kind."""
+    depths = sorted({point.layers for point in points})
+    figure = new_figure(4.2 * len(depths) + 1.6, 3.8)
+    panels = figure.subplots(1, len(depths), squeeze=False, sharey=True)[0]
+    for axes, layers in zip(panels, depths, strict=True):
+        own = [point for point in points if point.layers == layers]
+        lines = [(kind, [point for point in own if point.positions == kind]) for kind in KINDS]
+        draw_series(
+            axes,
+            [
+                Series(
+                    label=kind,
+                    x=[point.rank for point in line],
+                    y=[point.mean.error for point in line],
+                    spread=[point.mean.spread for point in line],
+                    published={point.rank: point.authors for point in line if point.authors is not None},
+                )
+                for kind, line in lines
+                if line
+            ],
+        )
+        draw_levels(axes, levels)
+        ranks = sorted({point.rank for point in own})
+        rank_axes(axes, ranks, f"{layers} layer{'s' * (layers > 1)}", "rank of a head without positions")
+    share_legend(figure, panels)
+    figure.suptitle(title, fontsize=11)
+    return figure
+
+
+def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
+    """Figure, table and reading of the rows."""
+    settings, points = PRESETS[preset], points_of(rows)
+    title = f"Positions: farthest of {settings.points} points in {settings.dim} dimensions, $H = d^{{1.5}}/r$"
+    with house_style():
+        figure = draw(points, trivial_errors(settings.dim, settings.points), title)
+    return Reproduced(
+        columns=("layers", "positions", "rank", "error", "standard error", "seeds", "authors", "parameters"),
+        rows=tuple(
+            (
+                *(point.layers, point.positions, point.rank, point.mean.error, point.mean.spread),
+                *(point.mean.seeds, point.authors, point.mean.row.parameters),
+            )
+            for point in points
+        ),
+        reading=reading(points),
+        files=save_figure(figure, stem),
+    )

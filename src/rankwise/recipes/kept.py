@@ -1,0 +1,166 @@
+"""Results kept in a directory of the repository: one CSV a figure, its pictures, and a README that says how they came.
+
+``figure.csv`` collects the rows of all presets and protocols. Rows of a run that is measured again replace its old
+ones, and so do rows of the same cell trained by a newer version of its protocol (another run id): the table never mixes
+two versions of one thing. ``figure-preset.png`` is drawn from the collected rows of that preset, whichever command
+brought them. The README holds one part for each picture, between markers, and is rewritten part by part.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rankwise.recipes.registry import FIGURES, Reproduced, TrainedRecipe
+from rankwise.recipes.rows import ResultRow, read_rows, write_rows
+from rankwise.spec import SweepSpec
+from rankwise.sweep.progress import duration
+
+_CELL = ("figure", "protocol", "dim", "points", "layers", "heads", "rank", "seed", "sequences")
+_SHAPE = ("dim", "points", "layers", "heads", "rank")
+_HEAD = """# Results
+
+Each part below was written by the command it names: `rankwise reproduce FIGURE --keep results` trains what is missing
+in its store, merges the runs into `FIGURE.csv` and draws the picture from that table. Errors are squared errors a query
+of the last weights on held-out examples; with several seeds, their mean and its standard error.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """How a picture came about, in words that fit any machine."""
+
+    command: str
+    commit: str
+    machine: str
+
+
+def keep(
+    figure: str,
+    preset: str,
+    recipe: TrainedRecipe,
+    sweep: SweepSpec,
+    rows: Sequence[ResultRow],
+    directory: Path,
+    provenance: Provenance,
+) -> Reproduced:
+    """Merge ``rows`` into ``directory``, draw the preset's picture from what is there, and say so in the README."""
+    table = directory / f"{figure}.csv"
+    before = read_rows(table) if table.exists() else []
+    merged = merge(before, rows, recipe.KEYS)
+    write_rows(merged, table)
+    drawn = of_preset(merged, recipe.sweep(preset), sweep)
+    stem = directory / f"{figure}-{preset}"
+    done = recipe.present(preset, drawn, stem)
+    readme = directory / "README.md"
+    text = readme.read_text(encoding="utf-8") if readme.exists() else _HEAD
+    part = readme_part(figure, preset, done, drawn, provenance)
+    readme.write_text(with_part(text, f"{figure}-{preset}", part), encoding="utf-8")
+    return replace(done, files=(*done.files, table, readme))
+
+
+def merge(before: Sequence[ResultRow], new: Sequence[ResultRow], keys: Sequence[str]) -> list[ResultRow]:
+    """``before`` without what ``new`` measures again, and ``new``; sorted, so that differences are small."""
+    runs = {row.run_id for row in new}
+    cells = {_cell(row, keys) for row in new}
+    kept = [row for row in before if row.run_id not in runs and _cell(row, keys) not in cells]
+    return sorted([*kept, *new], key=lambda row: tuple(map(_sortable, _cell(row, keys))))
+
+
+def of_preset(rows: Sequence[ResultRow], *sweeps: SweepSpec) -> list[ResultRow]:
+    """The rows whose shape and budget occur in one of ``sweeps``, with any seed and by any protocol."""
+    ids, shapes = set(), set()
+    for sweep in sweeps:
+        for run in sweep.expand():
+            model, optim = run.model, run.optim
+            ids.add(run.id)
+            shape = (model.dim, run.task.tokens, model.layers, model.heads, model.rank)
+            shapes.add((*shape, optim.steps * optim.batch))
+    return [row for row in rows if row.run_id in ids or (*_values(row, _SHAPE), row.sequences) in shapes]
+
+
+def readme_part(figure: str, preset: str, done: Reproduced, rows: Sequence[ResultRow], provenance: Provenance) -> str:
+    """Heading, picture, where it comes from, and what to read in it."""
+    runs = {row.run_id: row for row in rows}.values()
+    seeds = len({row.seed for row in runs})
+    reading = "\n".join(f"- {line}" for line in done.reading.splitlines())
+    return (
+        f"## {figure}, {preset}\n\n"
+        f"![{figure}, preset {preset}]({figure}-{preset}.png)\n\n"
+        f"- command: `{provenance.command}`\n"
+        f"- commit when it was measured and drawn: {provenance.commit} (the run ids in the table fix the training)\n"
+        f"- machine: {provenance.machine}\n"
+        f"- time: {duration(sum(row.seconds for row in runs))} of training, one core a run; {len(runs)} runs, "
+        f"{seeds} seed{'s' * (seeds > 1)}\n"
+        f"- numbers: [{figure}.csv]({figure}.csv), vector graphics: [{figure}-{preset}.svg]({figure}-{preset}.svg)\n\n"
+        f"{reading}\n"
+    )
+
+
+def with_part(text: str, name: str, part: str) -> str:
+    """``text`` with the part called ``name`` replaced or added, parts in the order of the registry."""
+    head, parts = split_parts(text)
+    parts[name] = part
+    order = {figure: place for place, figure in enumerate(FIGURES)}
+    names = sorted(parts, key=lambda one: (order.get(one.partition("-")[0], len(order)), one))
+    marked = [f"<!-- begin {one} -->\n{parts[one].strip()}\n<!-- end {one} -->" for one in names]
+    return "\n\n".join([head.strip(), *marked]) + "\n"
+
+
+def split_parts(text: str) -> tuple[str, dict[str, str]]:
+    """What stands before the first marker, and the parts by name."""
+    found = re.findall(r"<!-- begin ([\w-]+) -->\n(.*?)\n<!-- end \1 -->", text, flags=re.DOTALL)
+    return text.partition("<!-- begin ")[0], dict(found)
+
+
+def provenance(figure: str, preset: str, options: Mapping[str, object], directory: Path) -> Provenance:
+    """The command with the options that decide the numbers, the commit of this code, and the cores."""
+    from rankwise.sweep.engines.local import usable_cores
+
+    words = [f"rankwise reproduce {figure} --preset {preset}"]
+    for name, value in options.items():
+        shown = " ".join(map(str, value)) if isinstance(value, tuple) else Path(str(value)).name
+        words.append(f"--{name} {shown}")
+    cores = usable_cores()
+    return Provenance(
+        command=" ".join([*words, f"--keep {directory.name}"]),
+        commit=commit_of_this_code(),
+        machine=f"{cores} CPU core{'s' * (cores > 1)}",
+    )
+
+
+def commit_of_this_code() -> str:
+    """The commit that this package is at, or its version where it does not come from a repository."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    here = Path(__file__).parent
+    try:
+        commit = _git(here, "rev-parse", "--short=12", "HEAD")
+        changed = bool(_git(here, "status", "--porcelain", "--untracked-files=no", "--", "."))
+    except (OSError, subprocess.SubprocessError):
+        try:
+            return f"rankwise {version('rankwise')}"
+        except PackageNotFoundError:
+            return "unknown"
+    return f"`{commit}`{', with changes' * changed}"
+
+
+def _git(directory: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=directory, capture_output=True, text=True, timeout=10, check=True)
+    return done.stdout.strip()
+
+
+def _values(row: ResultRow, names: Sequence[str]) -> tuple[object, ...]:
+    return tuple(getattr(row, name) for name in names)
+
+
+def _cell(row: ResultRow, keys: Sequence[str]) -> tuple[object, ...]:
+    return (*_values(row, _CELL), *(row.extra.get(key) for key in keys))
+
+
+def _sortable(value: object) -> tuple[bool, float, str]:
+    """Numbers among themselves, words among themselves."""
+    return (False, float(value), "") if isinstance(value, int | float) else (True, 0.0, str(value))

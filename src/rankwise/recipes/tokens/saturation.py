@@ -1,0 +1,149 @@
+"""Do attention rank and performance saturate together? Both against the size of the heads, with the knee of each.
+
+    rankwise reproduce saturation --preset laptop
+
+The claim of "On the Limitation and Redundancy of Transformers: A Rank Perspective": as the head dimension grows, rank
+and performance stop growing at the same place, also for latent attention (MLA), whose ``kv_lora_rank`` is swept here
+at a fixed head dimension. Its definitions of rank and its tables are not public; ours: hardmax rank over n, mean over
+heads and eight held-out sequences, and one rule for all knees (``knees.py``). One panel a family of runs that differ in
+that one size. The runs of ``language`` and ``images`` are among them: with the same store they are not trained again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rankwise.recipes.registry import Reproduced, pick_preset
+from rankwise.recipes.rows import ResultRow
+from rankwise.recipes.tokens import images, language
+from rankwise.recipes.tokens.families import (
+    PERFORMANCE,
+    Curves,
+    Family,
+    families_of,
+    reading,
+    size_axes,
+    table_of,
+)
+from rankwise.recipes.tokens.runs import split_data, token_rows
+from rankwise.recipes.trained import TrainedRun
+from rankwise.report.figures import COLOURS, GUIDE, new_figure, save_figure
+from rankwise.report.panels import draw_series
+from rankwise.spec import SweepSpec
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_RANK, _PERFORMANCE = COLOURS[0], COLOURS[1]
+_COLUMNS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """``text`` and ``pictures`` make the families of each task from its base family."""
+
+    base: str
+    text: Callable[[Family], list[Family]]
+    pictures: Callable[[Family], list[Family]]
+    seeds: int = 3
+
+
+def _with_latent(rank: int, sizes: tuple[int, ...]) -> Callable[[Family], list[Family]]:
+    """The family itself, and latent attention of head dimension ``rank``."""
+    return lambda base: [base, replace(base, latent=rank, sizes=sizes)]
+
+
+def _everything(rank: int, sizes: tuple[int, ...]) -> Callable[[Family], list[Family]]:
+    """Also other dims, head counts and depths, one changed at a time."""
+
+    def families(base: Family) -> list[Family]:
+        varied = [replace(base, dim=base.dim // 2), replace(base, layers=1), replace(base, layers=2 * base.layers)]
+        varied += [replace(base, heads=heads) for heads in (base.heads // 2, 2 * base.heads)]
+        return [*_with_latent(rank, sizes)(base), *varied]
+
+    return families
+
+
+PRESETS: dict[str, Settings] = {
+    "smoke": Settings(base="smoke", text=lambda base: [base], pictures=_with_latent(4, (1, 8)), seeds=1),
+    "laptop": Settings(
+        base="laptop", text=_with_latent(16, (2, 4, 8, 16, 32)), pictures=_with_latent(8, (1, 2, 4, 8, 16))
+    ),
+    "full": Settings(
+        base="full", text=_everything(32, (1, 2, 4, 8, 16, 32, 64, 128)), pictures=_everything(16, (1, 2, 4, 8, 16, 32))
+    ),
+}
+_OTHER_LENGTHS = {"full": (64, 1024)}
+
+
+def sweep(preset: str = "laptop", *, seeds: int | None = None, data: str | None = None) -> SweepSpec:
+    """The runs of all families; ``data`` is a text file, or a directory of MNIST."""
+    settings = pick_preset(PRESETS, preset)
+    text_data, image_data = split_data(data)
+    spoken = language.PRESETS[settings.base]
+    families = settings.text(spoken.family(text_data))
+    families += [replace(spoken, context=length).family(text_data) for length in _OTHER_LENGTHS.get(preset, ())]
+    families += settings.pictures(images.PRESETS[settings.base].family(image_data))
+    runs = [run for family in families for run in family.runs(seeds or settings.seeds)]
+    return SweepSpec(name=f"saturation ({preset})", runs=tuple(runs))
+
+
+def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
+    """One row a run."""
+    return token_rows("saturation", runs)
+
+
+def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
+    """Figure, table and reading of the rows."""
+    families = families_of(rows)
+    columns, lines = table_of(families)
+    across = min(_COLUMNS, len(families)) if len(families) != 4 else 2
+    down = -(-len(families) // across)
+    figure = new_figure(5.2 * across, 3.9 * down)
+    panels = figure.subplots(down, across, squeeze=False).flatten()
+    for axes, curves in zip(panels, families, strict=False):
+        _draw(axes, curves)
+    for axes in panels[len(families) :]:
+        axes.set_axis_off()
+    figure.suptitle("Attention rank and performance against the size of the heads", fontsize=11)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
+    text = [line for curves in families for line in reading(curves)]
+    agree = sum(curves.knee("performance").agrees_with(curves.knee("hardmax_end")) for curves in families)
+    text.append(
+        f"The knees of performance and of the trained hardmax rank agree in {agree} of {len(families)} families."
+    )
+    return Reproduced(columns=columns, rows=lines, reading="\n".join(text), files=save_figure(figure, stem))
+
+
+def _draw(axes: Axes, curves: Curves) -> None:
+    ranks = [
+        curves.series("hardmax_end", "hardmax rank / n, trained", color=_RANK, marker="o"),
+        curves.series(
+            "hardmax_start", "at the start", color=_RANK, marker="o", linestyle=":", fillstyle="none", linewidth=1.0
+        ),
+        curves.series("effective_end", "effective rank / n, trained", color=COLOURS[2], marker="^", linewidth=1.0),
+    ]
+    draw_series(axes, ranks)
+    axes.axhline(curves.random_rank, color=GUIDE, linewidth=0.8, linestyle="--", label="random hardmax heads")
+    axes.set_ylim(0, 1.02)
+    axes.set_ylabel("attention rank / n", color=_RANK)
+    other = axes.twinx()
+    draw_series(other, [curves.series("performance", PERFORMANCE[curves.task], color=_PERFORMANCE, marker="s")])
+    other.set_ylabel(PERFORMANCE[curves.task], color=_PERFORMANCE)
+    other.spines["right"].set_visible(True)
+    other.grid(visible=False)
+    if curves.lower_is_better:
+        other.invert_yaxis()  # up is better on both axes
+    for height, colour, column, label in (
+        (0.05, _RANK, "hardmax_end", "knee of the trained hardmax rank, and its range over seeds"),
+        (0.10, _PERFORMANCE, "performance", "knee of performance (right axis), and its range over seeds"),
+    ):
+        knee = curves.knee(column)
+        axes.plot([knee.low, knee.high], [height] * 2, color=colour, linewidth=3, alpha=0.4, solid_capstyle="round")
+        axes.plot([knee.at], [height], color=colour, marker="v", markersize=7, linestyle="", label=label)
+    size_axes(axes, curves)
+    axes.set_title(curves.name.replace(": ", "\n"), fontsize=8.5)

@@ -1,0 +1,67 @@
+import math
+
+import pytest
+import torch
+
+from rankwise.recipes import figure1, figure2
+from rankwise.recipes.figure2 import angle_and_scale, draw, learned, reading, rows
+from rankwise.recipes.weights import trained_model
+from recipe_rows import rows_of, trained_here
+
+
+@pytest.mark.parametrize("preset", ["laptop", "paper"])
+@pytest.mark.parametrize("protocol", ["capacity", "paper"])
+def test_the_runs_are_full_rank_cells_of_figure_1(preset, protocol):
+    """Trained once for both figures: the ids are the same."""
+    runs = list(figure2.sweep(preset, protocol=protocol, seeds=2).expand())
+    assert {run.model.rank for run in runs} == {figure2.PRESETS[preset].dim}
+    own = [run.model.heads for run in runs if run.seed == 0]
+    assert own == ([1, 4, 16] if preset == "laptop" else [1, 8, 64])
+    whole = "paper-whole" if preset == "paper" else preset
+    assert {run.id for run in runs} <= {run.id for run in figure1.sweep(whole, protocol=protocol, seeds=2).expand()}
+
+
+def test_angle_and_scale_of_known_matrices():
+    identity = torch.eye(9)
+    assert angle_and_scale(-40 * identity, -1) == pytest.approx((0, 40), abs=1e-5)
+    assert angle_and_scale(3 * identity, -1) == pytest.approx((180, 3), abs=1e-5)
+    rotation = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+    assert angle_and_scale(rotation, 1) == pytest.approx((90, 1))
+    half = torch.diag(torch.tensor([-1.0, -1.0, 0.0, 0.0]))
+    assert angle_and_scale(half, -1) == pytest.approx((45, math.sqrt(0.5)))
+    assert angle_and_scale(torch.zeros(3, 3), 1) == (90.0, 0.0)
+    random = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
+    assert angle_and_scale(random, -1)[0] == pytest.approx(90, abs=5)
+
+
+def test_rows_measure_the_weights_that_were_validated(tmp_path):
+    """The scores of the first head, computed from the rows' formula, are what the loaded layer computes."""
+    trained = trained_here(next(figure2.sweep("smoke").expand()), tmp_path)
+    (row,) = rows([trained])
+    assert row.extra["head"] == 0
+    (layer,) = trained_model(trained).requires_grad_(False).attention_layers()
+    scores = torch.exp(layer.log_beta[0]) / math.sqrt(16) * layer.q_weight[0].T @ layer.k_weight[0]
+    assert row.extra["qk_scale"] == pytest.approx(float(scores.norm()) / 4, rel=1e-5)
+    cosine = -float(scores.trace()) / (4 * float(scores.norm()))
+    assert row.extra["qk_angle"] == pytest.approx(math.degrees(math.acos(cosine)), rel=1e-4)
+    written = layer.o_weight[0].T @ layer.v_weight[0]
+    assert row.extra["ov_scale"] == pytest.approx(float(written.norm()) / 4, rel=1e-5)
+
+
+def extra(head, qk_angle, ov_angle=30.0):
+    return {"head": head, "qk_angle": qk_angle, "qk_scale": 100.0, "ov_angle": ov_angle, "ov_scale": 2.0}
+
+
+def test_heads_are_summed_up_and_drawn():
+    found = [
+        row
+        for head, angle in enumerate((10.0, 50.0))
+        for row in rows_of("figure2", figure2.sweep("smoke"), lambda run: 0.02, lambda run: extra(head, angle))  # noqa: B023
+    ]
+    one, four = learned(found)
+    assert (one.heads, one.count, one.qk_angle, one.least_angle, one.largest_angle) == (1, 2, 30, 10, 50)
+    assert (four.heads, four.qk_scale, four.ov_angle) == (4, 100, 30)
+    assert "1 head: 30.0 degrees from -I on average (from 10.0 to 50.0" in reading([one, four])
+    scores, values = draw(found, "title").axes
+    assert sorted(x for line in scores.lines[:2] for x in line.get_xdata()) == [10, 10, 50, 50]
+    assert {y for line in values.lines[:2] for y in line.get_ydata()} == {2.0}

@@ -1,0 +1,70 @@
+import pytest
+
+from rankwise.recipes import figure1, figure3
+from rankwise.recipes.figure3 import KINDS, PRESETS, draw, kind_of, points_of, reading
+from recipe_rows import trained
+
+
+def rows(preset, error_of, **options):
+    return figure3.rows([trained(run, error_of(run)) for run in figure3.sweep(preset, **options).expand()])
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("protocol", ["capacity", "paper"])
+def test_every_kind_stands_at_every_rank_and_is_told_from_its_model(preset, protocol):
+    settings = PRESETS[preset]
+    runs = list(figure3.sweep(preset, protocol=protocol).expand())
+    assert len({run.id for run in runs}) == len(settings.sequences) * len(KINDS) * len(settings.ranks)
+    for layers in settings.sequences:
+        found = [kind_of(run.model) for run in runs if run.model.layers == layers]
+        assert found == [(kind, rank) for kind in KINDS for rank in settings.ranks]
+
+
+@pytest.mark.parametrize("protocol", ["capacity", "paper"])
+def test_parameters_of_the_kinds(protocol):
+    """The authors' concatenated heads have four times the attention weights, the equal ones as many."""
+    dim, points = 64, 16
+    runs = list(figure3.sweep("paper", protocol=protocol).expand())
+    for run in runs:
+        kind, rank = kind_of(run.model)
+        attention = run.model.attention
+        weights = 2 * attention.heads * attention.dim * (attention.rank + attention.value_dim)
+        alone = 4 * dim**1.5 * dim
+        assert weights == {"concatenated": 4 * alone}.get(kind, alone)
+        assert run.model.positions == kind.partition(",")[0]
+        if kind == "concatenated, equal":
+            assert run.model.rank == rank
+            none = next(other for other in runs if _same(other, run, rank))
+            extra = run.model.parameters() - none.model.parameters()
+            norms_biases_and_table = run.model.layers * 20 * dim + points * dim
+            assert abs(extra) <= norms_biases_and_table + run.model.layers * 2048
+
+
+def _same(other, run, rank):
+    return kind_of(other.model) == ("none", rank) and other.model.layers == run.model.layers
+
+
+def test_without_positions_it_is_figure_1_also_by_the_papers_protocol():
+    whole = {run.id for run in figure1.sweep("paper-whole", protocol="paper").expand()}
+    none = [run for run in figure3.sweep("paper", protocol="paper").expand() if run.model.positions == "none"]
+    assert {run.id for run in none} <= whole
+    later = next(run for run in figure3.sweep("paper", protocol="paper").expand() if run.model.positions == "additive")
+    assert (later.optim.lr, later.optim.steps * later.optim.batch) == (0.005, 51_200_000)
+
+
+def test_points_reading_and_authors():
+    errors = {"none": 0.4, "additive": 0.4, "concatenated": 0.1, "concatenated, equal": 0.2}
+    found = points_of(rows("paper", lambda run: errors[kind_of(run.model)[0]]))
+    at = {(p.layers, p.positions, p.rank): p for p in found}
+    assert at[3, "concatenated", 8].authors == 0.00217
+    assert at[1, "additive", 64].authors == 0.0152
+    assert at[3, "concatenated, equal", 8].authors is None
+    lines = reading(found).split("\n")
+    assert lines[0].startswith("1 layer, ranks below 64")
+    assert "additive 1.00; concatenated 4.00; concatenated, equal 2.00." in lines[1]
+    figure = draw(found, {"zero": 1.0}, "title")
+    assert [axes.get_title() for axes in figure.axes] == ["1 layer", "3 layers"]
+    crosses = [line for line in figure.axes[1].lines if line.get_marker() == "x" and len(line.get_xdata())]
+    assert len(crosses) == 3
+    small = points_of(rows("smoke", lambda run: 0.5))
+    assert {point.authors for point in small} == {None}

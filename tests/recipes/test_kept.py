@@ -1,0 +1,125 @@
+from pathlib import Path
+
+import pytest
+
+from rankwise.recipes import cliff, figure1
+from rankwise.recipes.kept import (
+    Provenance,
+    commit_of_this_code,
+    keep,
+    merge,
+    of_preset,
+    provenance,
+    split_parts,
+    with_part,
+)
+from rankwise.recipes.rows import COLUMNS, read_rows
+from rankwise.spec import SweepSpec, vary
+from recipe_rows import rows_of
+
+WHERE = Provenance(command="rankwise reproduce cliff", commit="`abc`", machine="2 CPU cores")
+
+
+def rows(sweep, error=0.5):
+    return rows_of("cliff", sweep, lambda run: error)
+
+
+def test_a_run_measured_again_replaces_its_rows_and_others_stay():
+    once, more = cliff.sweep("smoke"), cliff.sweep("smoke", seeds=2)
+    before, new = rows(more, 0.5), rows(once, 0.4)
+    merged = merge(before, new, ())
+    assert len(merged) == 12
+    assert {row.error for row in merged if row.seed == 0} == {0.4}
+    assert {row.error for row in merged if row.seed == 1} == {0.5}
+    assert merge(merged, new, ()) == merged
+    assert merge([], before, ()) == merge(before, [], ()) == merge(list(reversed(before)), before[:3], ())
+
+
+def test_the_same_cell_by_a_newer_protocol_replaces_the_older():
+    old = cliff.sweep("smoke")
+    tuned = SweepSpec(name="s", runs=tuple(vary(run, {"optim.lr": 0.123}) for run in old.expand()))
+    merged = merge(rows(old, 0.5), rows(tuned, 0.3), ())
+    assert {row.error for row in merged} == {0.3}
+    assert {row.run_id for row in merged} == {run.id for run in tuned.expand()}
+
+
+def test_rows_of_one_cell_are_told_apart_by_the_figures_keys():
+    def measured(points):
+        return rows_of("figure4", cliff.sweep("smoke"), lambda run: 0.5, lambda run: {"evaluated_points": points})
+
+    before = measured(4) + measured(8)
+    assert len(merge([], before, ("evaluated_points",))) == 12
+    # a run measured again brings all of its rows
+    assert {row.extra["evaluated_points"] for row in merge(before, measured(16), ("evaluated_points",))} == {16}
+
+
+def test_a_picture_takes_the_rows_of_its_preset_by_any_protocol_and_seed():
+    laptop = rows_of("figure1", figure1.sweep("laptop", seeds=2), lambda run: 0.5)
+    smoke = rows_of("figure1", figure1.sweep("smoke"), lambda run: 0.5)
+    paper = rows_of("figure1", figure1.sweep("laptop", protocol="paper", sequences=102_400), lambda run: 0.5)
+    same_budget = rows_of("figure1", figure1.sweep("laptop", sequences=102_400), lambda run: 0.5)
+    everything = laptop + smoke + paper + same_budget
+    assert of_preset(everything, figure1.sweep("laptop")) == laptop
+    both = of_preset(everything, figure1.sweep("laptop", sequences=102_400))
+    assert both == paper + same_budget
+
+
+def test_kept_results_are_a_table_a_picture_and_a_part_of_the_readme(tmp_path):
+    first, second = cliff.sweep("smoke"), cliff.sweep("smoke", seeds=3)
+    keep("cliff", "smoke", cliff, first, rows(first, 0.5), tmp_path, WHERE)
+    readme = tmp_path / "README.md"
+    assert "6 runs, 1 seed\n" in readme.read_text()
+    readme.write_text(readme.read_text().replace("# Results", "# Our results"))
+    done = keep("cliff", "smoke", cliff, second, rows(second, 0.25), tmp_path, WHERE)
+    names = {"cliff-smoke.png", "cliff-smoke.svg", "cliff.csv", "README.md"}
+    assert {path.name for path in done.files} == names == {path.name for path in tmp_path.iterdir()}
+    found = read_rows(tmp_path / "cliff.csv")
+    assert (len(found), {row.error for row in found}) == (18, {0.25})
+    text = readme.read_text()
+    assert text.startswith("# Our results\n")
+    assert text.count("## cliff, smoke") == 1
+    assert "36 s of training, one core a run; 18 runs, 3 seeds" in text
+    assert "- 1 head: 0.25 at rank 8" in text
+    assert "(cliff-smoke.png)" in text
+
+
+def test_the_table_of_figure_1_has_exactly_the_promised_columns(tmp_path):
+    sweep = figure1.sweep("smoke")
+    keep("figure1", "smoke", figure1, sweep, rows_of("figure1", sweep, lambda run: 0.5), tmp_path, WHERE)
+    assert (tmp_path / "figure1.csv").read_text().splitlines()[0] == ",".join(COLUMNS)
+
+
+def test_parts_come_in_the_order_of_the_figures_whatever_is_written_first():
+    text = "# Results\n\nWords.\n"
+    for name in ("cliff-laptop", "figure1-paper", "figure1-laptop", "cliff-laptop"):
+        text = with_part(text, name, f"## {name}\n\nnew")
+    head, parts = split_parts(text)
+    assert head.strip() == "# Results\n\nWords."
+    assert list(parts) == ["figure1-laptop", "figure1-paper", "cliff-laptop"]
+    assert with_part(text, "cliff-laptop", parts["cliff-laptop"]) == text
+
+
+def test_the_command_names_what_decides_the_numbers_and_no_place():
+    options = {"seeds": 3, "pieces": (1, 2), "vectors": Path("/somewhere/private/glove.npy")}
+    found = provenance("figure1", "paper", options, Path("/home/someone/results"))
+    words = "rankwise reproduce figure1 --preset paper --seeds 3 --pieces 1 2 --vectors glove.npy --keep results"
+    assert found.command == words
+    assert found.machine.endswith(("CPU core", "CPU cores"))
+
+
+def test_the_commit_is_that_of_the_repository_or_the_version_without_one(monkeypatch):
+    monkeypatch.setattr("rankwise.recipes.kept._git", lambda *words: {"rev-parse": "abc123", "status": ""}[words[1]])
+    assert commit_of_this_code() == "`abc123`"
+    monkeypatch.setattr("rankwise.recipes.kept._git", lambda *words: {"rev-parse": "abc123", "status": "M x"}[words[1]])
+    assert commit_of_this_code() == "`abc123`, with changes"
+
+    def no_git(*words):
+        raise FileNotFoundError("git")
+
+    monkeypatch.setattr("rankwise.recipes.kept._git", no_git)
+    assert commit_of_this_code() == "unknown" or commit_of_this_code().startswith("rankwise ")
+
+
+@pytest.mark.parametrize("text", ["", "# Results\n", "<!-- begin broken -->\nno end"])
+def test_a_readme_without_whole_parts_still_takes_one(text):
+    assert "## x" in with_part(text, "cliff-smoke", "## x")
