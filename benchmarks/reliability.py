@@ -58,23 +58,26 @@ class Row:
 
 
 def read_results(paths: Iterable[Path]) -> dict[str, Row]:
-    """Rows by the name of the test file."""
-    rows: dict[str, Row] = {}
+    """Rows by the name of the test file; of a test that stands in several results the last counts."""
+    cases = {}
     for path in paths:
         for case in ElementTree.parse(path).iter("testcase"):
-            module = case.get("classname", "").split(".")
-            name = next((part for part in module if part.startswith("test_")), "")
-            if "faults" not in module or not name:
-                continue
-            row = rows.setdefault(name, Row())
-            if case.find("skipped") is not None:
-                row.skipped += 1
-                continue
-            properties = {entry.get("name"): entry.get("value", "") for entry in case.iter("property")}
-            row.tests += 1
-            row.tries += int(properties.get("tries") or 1)
-            row.failed += case.find("failure") is not None or case.find("error") is not None
-            row.notes += [properties["note"]] if "note" in properties else []
+            cases[case.get("classname", ""), case.get("name", "")] = case
+    rows: dict[str, Row] = {}
+    for (classname, _), case in cases.items():
+        module = classname.split(".")
+        name = next((part for part in module if part.startswith("test_")), "")
+        if "faults" not in module or not name:
+            continue
+        row = rows.setdefault(name, Row())
+        if case.find("skipped") is not None:
+            row.skipped += 1
+            continue
+        properties = {entry.get("name"): entry.get("value", "") for entry in case.iter("property")}
+        row.tests += 1
+        row.tries += int(properties.get("tries") or 1)
+        row.failed += case.find("failure") is not None or case.find("error") is not None
+        row.notes += [properties["note"]] if "note" in properties else []
     return rows
 
 

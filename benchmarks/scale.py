@@ -1,7 +1,7 @@
 """docs/scale.md: what a study costs on 8, 64 and 512 workers, from costs and overheads measured here and now.
 
-``python -m benchmarks.scale`` (minutes). Measured: CPU time of training steps, to which the cost formulas are fitted; the
-Ray engine's time a run, the driver's share of it, and the CPU time until a worker has loaded torch.
+``python -m benchmarks.scale`` (minutes). Measured: CPU time of training steps, to which the cost formulas are fitted;
+the time a run of the Ray engine, the share of its driver, and the CPU time until a worker has loaded torch.
 Computed: every run's seconds by those formulas, a longest-first schedule on W workers, and the rates the driver sees.
 """
 

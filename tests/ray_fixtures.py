@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rankwise.sweep.engines.ray import _import_ray
+from rankwise.sweep.engines.ray_library import import_ray
 
 TESTS = Path(__file__).parent
 _QUIET = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
@@ -24,7 +24,7 @@ def local_ray():
     """A Ray of two logical CPUs, started once in this process; engines find it and leave it open."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", worker_path())
-        ray = _import_ray(own=True)
+        ray = import_ray(own=True)
         ray.init(address="local", num_cpus=2, object_store_memory=_STORE, _node_ip_address="127.0.0.1", **_QUIET)
     yield ray
     ray.shutdown()
@@ -34,7 +34,7 @@ def local_ray():
 def ray_cluster(monkeypatch):
     """A function that starts a cluster of nodes with one logical CPU each, on this machine."""
     monkeypatch.setenv("PYTHONPATH", worker_path())
-    ray = _import_ray(own=True)
+    ray = import_ray(own=True)
     from ray.cluster_utils import Cluster
 
     if ray.is_initialized():

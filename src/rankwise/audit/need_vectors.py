@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError  # numpy reads headers of Python 2 with it
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
@@ -130,7 +131,7 @@ def _npy_header(path: Path, file: BinaryIO) -> tuple[tuple[int, ...], bool, np.d
         version = npy.read_magic(file)
         read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
         shape, fortran, dtype = read(file)
-    except (ValueError, KeyError, EOFError, TypeError, SyntaxError, RecursionError, MemoryError):
+    except (ValueError, KeyError, EOFError, TypeError, SyntaxError, TokenError, RecursionError, MemoryError):
         raise InvalidInputError(
             f"{path}: expected a numpy array (numpy.save), got something that does not read as one"
         ) from None

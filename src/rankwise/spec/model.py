@@ -28,6 +28,9 @@ class ModelSpec:
     matrix): near 0 the earlier layers begin as the identity.
     ``final_gain`` is what the gains of the last norm start at (unset: 1): with "rms" outputs have length
     ``final_gain * sqrt(width)``, so dim**-0.5 starts at the length of unit targets.
+    ``head_init`` "farthest" starts the last layer's heads as searches for the farthest point in a random subspace of
+    ``rank`` dimensions (``nn.head_starts``) instead of at random: a start that knows the task, to be named with any
+    number that comes from it.
 
     ``generalized`` replaces the transformer by ``GeneralizedHeads`` (scaled-identity values) with a pooled
     ``AdditiveScore`` of that width, the form the lower bound is about: one bare layer, nothing else.
@@ -63,6 +66,7 @@ class ModelSpec:
     output_gain: float | None = None
     branch_gain: float | None = None
     final_gain: float | None = None
+    head_init: Literal["farthest"] | None = None
     generalized: int | None = None
     kv_lora_rank: int | None = None
     rope_head_dim: int | None = None
@@ -98,6 +102,7 @@ class ModelSpec:
             require_number("branch_gain", self.branch_gain, minimum=0)
         if self.final_gain is not None and self.norm == "none":
             raise InvalidInputError(f"final_gain: expected none without a norm, got {self.final_gain:g}")
+        self._check_head_init()
         self._check_generalized()
         if self.kv_lora_rank is None:
             if self.rope_head_dim is not None:
@@ -105,6 +110,16 @@ class ModelSpec:
             _ = self.attention  # its own checks
         else:
             self._check_latent()
+
+    def _check_head_init(self) -> None:
+        if self.head_init is None:
+            return
+        require_choice("head_init", self.head_init, ("farthest",))
+        if self.temperature != "learned" or self.kv_heads not in (None, self.heads):
+            raise InvalidInputError(
+                f"head_init: expected a learned temperature and as many key heads as heads with "
+                f"head_init={self.head_init!r}, got temperature={self.temperature!r}, kv_heads={self.kv_heads}"
+            )
 
     def _check_generalized(self) -> None:
         if self.generalized is None:
@@ -123,6 +138,7 @@ class ModelSpec:
             "output_gain": None,
             "branch_gain": None,
             "final_gain": None,
+            "head_init": None,
         }
         self._require("with generalized heads, which are one bare layer", bare)
 

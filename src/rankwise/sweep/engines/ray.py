@@ -12,15 +12,11 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import os
 import secrets
 import shutil
-import signal
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +35,13 @@ from rankwise.sweep.engines.protocol import (
     Lost,
     Returned,
     Started,
+)
+from rankwise.sweep.engines.ray_library import (
+    LOOPBACK,
+    death,
+    import_ray,
+    keep_stdout_clean,
+    signal_handlers_kept,
 )
 from rankwise.sweep.engines.wire import accept_checkpoint, checkpoint_files, decode, decode_events, encode
 
@@ -169,9 +172,9 @@ class RayEngine:
     def _connect(self) -> None:
         if self._ray is not None:
             return
-        ray = _import_ray(own=self._address is None)
+        ray = import_ray(own=self._address is None)
         if not ray.is_initialized():
-            with _signal_handlers_kept():
+            with signal_handlers_kept():
                 self._start(ray)
         from rankwise.sweep.engines import ray_host
 
@@ -212,13 +215,13 @@ class RayEngine:
             raise EngineError(f"{where}: {error}") from None
         finally:
             self._owns_ray = ray.is_initialized()
-            _keep_stdout_clean(ray)
+            keep_stdout_clean(ray)
         ip = started.address_info["node_ip_address"]
         if ip != "127.0.0.1":
             ray.shutdown()
             raise EngineError(
                 f"Ray was going to listen on {ip}, expected 127.0.0.1 alone: it was imported before this engine; "
-                f"start Ray yourself and give its --address, or set {_LOOPBACK}=0 before the import"
+                f"start Ray yourself and give its --address, or set {LOOPBACK}=0 before the import"
             )
 
     def _launch(self, job: Job) -> None:
@@ -255,7 +258,7 @@ class RayEngine:
             except self._ray.exceptions.RayTaskError as error:
                 raise EngineError(f"a worker of the Ray cluster cannot host runs: {error}") from None
             except self._ray.exceptions.RayError as error:
-                self._ended(task, _death(error))
+                self._ended(task, death(error))
 
     def _hear(self, task: _Task) -> None:
         """The next message of a task, and the files that belong to it."""
@@ -359,50 +362,3 @@ class RayEngine:
     def _fitting(self, size: dict[str, float]) -> int:
         wanted = {"CPU": self._cpus, "GPU": self._gpus}
         return min(math.floor(size.get(name, 0.0) / amount + 1e-9) for name, amount in wanted.items() if amount)
-
-
-_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-
-
-def _import_ray(*, own: bool) -> Any:
-    """Ray, told before its import to phone nobody, and to use the loopback interface if it is to be this engine's."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if own:
-        os.environ.setdefault(_LOOPBACK, "0")
-        if "RAY_AUTH_MODE" not in os.environ:  # a token for this process; Ray would keep one in the home directory
-            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    import ray
-
-    return ray
-
-
-def _keep_stdout_clean(ray: Any) -> None:
-    """Ray prints what happens to workers to stdout, which is for results; what matters comes as an event anyway."""
-    ray._private.worker.print_to_stdstream = lambda *_, **__: None
-
-
-@contextmanager
-def _signal_handlers_kept() -> Iterator[None]:
-    """Ray takes SIGTERM for itself; it is the sweep's, which stops gracefully."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _death(error: Exception) -> str:
-    """What Ray's error says about the end of a worker."""
-    kind = type(error).__name__
-    known = {
-        "WorkerCrashedError": "the Ray worker died",
-        "NodeDiedError": "the Ray node died",
-        "OutOfMemoryError": "Ray ended the worker for want of memory on its node",
-        "TaskCancelledError": "the Ray task was cancelled",
-    }
-    return f"{known.get(kind, 'the Ray worker was lost')} ({kind})"
