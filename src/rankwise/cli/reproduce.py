@@ -105,7 +105,7 @@ def reproduce(
         for flag in (flag for flag, used in flags.items() if used):
             raise InvalidInputError(f"--{flag}: expected a figure that is trained ({', '.join(TRAINED)}), got {figure}")
         done = closed_form.reproduce(preset, out, lambda line: progress.print(line, style="dim", markup=False))
-    if figure in TRAINED:
+    if figure in TRAINED and keep is None:
         from rankwise.cli.page import store_page
 
         done = replace(done, files=(*done.files, store_page(store, out / f"{figure}.html")))
