@@ -29,7 +29,10 @@ def test_demo_trains_draws_and_reads(small, tmp_path, capsys):
     assert main(["demo", "--store", str(tmp_path), "--workers", "1"]) == 0
     out = capsys.readouterr().out
     assert "Squared error a point" in out
-    assert out.rstrip().endswith("demo.png (and demo.svg)")
+    assert "demo.png (and demo.svg)" in out
+    page = tmp_path / "report.html"
+    assert out.rstrip().endswith(str(page))
+    assert "Half rank" in page.read_text() or "lower bound" in page.read_text()
     assert (tmp_path / "demo.svg").read_bytes() == svg
 
 

@@ -33,7 +33,7 @@ def test_trains_stores_draws_and_the_second_time_only_draws(small, tmp_path, cap
     first = json.loads(capsys.readouterr().out)
     assert len(first["rows"]) == rows
     names = {path.rpartition("/")[2] for path in first["files"]}
-    assert names == {f"{name}.png", f"{name}.svg", f"{name}.csv"}
+    assert names == {f"{name}.png", f"{name}.svg", f"{name}.csv", f"{name}.html"}
     written = {path: (tmp_path / "out" / path).read_bytes() for path in names}
     assert main([*command, "--json"]) == 0
     again = capsys.readouterr()

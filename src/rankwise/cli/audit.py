@@ -34,6 +34,8 @@ def audit(
     length: int | None = None,
     pieces: int = 8,
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
+    page: Path = Path("audit.html"),
+    open: bool = False,
     json: bool = False,
 ) -> None:
     """The ranks of every head's QK and OV forms beside those of random weights; no code of the model is run.
@@ -64,7 +66,9 @@ def audit(
         length: Tokens of a piece of text; 256 if not given.
         pieces: How many pieces of text at most.
         output: Also write the report as JSON to this file, for advise and reduce.
-        json: Print the report as one JSON object instead of tables.
+        page: The page to look at; its path is the last line.
+        open: Open the page in the browser.
+        json: Print the report as one JSON object instead of tables, and write no page.
     """
     names = _names(q, k, v, o, heads, kv_heads, head_dim, transposed)
     from rankwise.audit.layouts import attention_layers
@@ -92,6 +96,10 @@ def audit(
         from rankwise.cli.attention_table import print_attention
 
         print_attention(report.attention)
+    from rankwise.cli.page import document_page, say_page
+
+    if (written := document_page("audit", report.to_json(), page)) is not None:
+        say_page(written, open=open)
 
 
 def _attention(model: Path, text: tuple[Path, ...], tokens: Path | None, length: int | None, pieces: int) -> Any:

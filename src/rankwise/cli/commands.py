@@ -15,6 +15,7 @@ def app() -> SubcommandApp:
     from rankwise.cli.models import models
     from rankwise.cli.need import need
     from rankwise.cli.reduce import reduce
+    from rankwise.cli.report import report
     from rankwise.cli.reproduce import reproduce
     from rankwise.cli.results import results
     from rankwise.cli.saturate import saturate
@@ -28,6 +29,7 @@ def app() -> SubcommandApp:
         sweep,
         status,
         results,
+        report,
         bound,
         saturate,
         need,

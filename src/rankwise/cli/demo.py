@@ -17,9 +17,16 @@ if TYPE_CHECKING:
 
 
 def demo(
-    *, store: Path = Path("rankwise-demo"), workers: int | None = None, dry_run: bool = False, json: bool = False
+    *,
+    store: Path = Path("rankwise-demo"),
+    workers: int | None = None,
+    dry_run: bool = False,
+    open: bool = False,
+    json: bool = False,
 ) -> None:
     """Train the trade-off at laptop size, draw it beside the theorem's setting, and say what it shows.
+
+    It ends with a page to look at; its path is the last line.
 
     Takes minutes; stopped or killed, the same command continues.
 
@@ -27,11 +34,14 @@ def demo(
         store: Directory for results, checkpoints and the figure.
         workers: How many runs at a time; one for every core if not given.
         dry_run: Show the runs, their parameters and the estimated time; train and write nothing.
+        open: Open the page that it ends with in the browser.
         json: Print one JSON object instead of text.
     """
+    from rankwise.cli.page import say_page, store_page
     from rankwise.recipes import demo as recipe
     from rankwise.recipes.trained import train_sweep
     from rankwise.report.figures import new_figure, save_figure
+    from rankwise.report.html import require_page
     from rankwise.spec import SweepSpec
     from rankwise.sweep.plan import plan_sweep
 
@@ -45,10 +55,12 @@ def demo(
         show_plan(plan_sweep(both), store, workers=workers, json=json)
         return
     new_figure(1, 1)  # a missing extra is better noticed before training
+    require_page()
     trained = [run for sweep in sweeps for run in train_sweep(sweep, store, workers=workers)]
     trade_off, setting = recipe.split(trained)
     png, svg = save_figure(recipe.draw(trade_off, setting), store / "demo")
     lines = recipe.reading(trade_off, setting)
+    page = store_page(store, store / "report.html")
     if json:
         print_json(
             {
@@ -56,6 +68,7 @@ def demo(
                 "setting": [dataclasses.asdict(point) for point in setting],
                 "reading": lines,
                 "figure": {"png": str(png), "svg": str(svg)},
+                "page": str(page),
             }
         )
         return
@@ -65,7 +78,8 @@ def demo(
     out.print(rank_table(trade_off))
     for line in lines:
         out.print(Text(line))
-    out.print(Text(f"The figure: {png} (and {svg.name})"))
+    out.print(Text(f"The figure: {png} (and {svg.name}). Open the page below: every run, and an explorer."))
+    say_page(page, open=open)
 
 
 def rank_table(points: Sequence[Point]) -> Table:

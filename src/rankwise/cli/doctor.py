@@ -14,7 +14,7 @@ from rankwise import __version__
 from rankwise.cli.output import console, print_json
 
 _EXTRAS = {
-    "report": ("pandas", "matplotlib", "plotly", "jinja2"),
+    "report": ("pandas", "matplotlib", "jinja2"),
     "audit": ("transformers", "huggingface_hub"),
     "gguf": ("transformers", "gguf"),
     "tasks": ("sklearn",),

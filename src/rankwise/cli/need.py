@@ -35,6 +35,8 @@ def need(
     steps: int = 200,
     seed: int = 0,
     figure: Path | None = None,
+    page: Path = Path("need.html"),
+    open: bool = False,
     json: bool = False,
 ) -> None:
     """The rank that your vectors need: error and recall of nearest-neighbour search against rank, measured.
@@ -63,7 +65,9 @@ def need(
         steps: Steps of training a form; 0 keeps to the SVD.
         seed: Of everything random.
         figure: Also draw the curves, as PNG at this path.
-        json: Print one JSON object (format rankwise-need/1) instead of tables.
+        page: The page to look at; its path is the last line.
+        open: Open the page in the browser.
+        json: Print one JSON object (format rankwise-need/1) instead of tables, and write no page.
     """
     from rankwise.audit.need import NeedSettings
     from rankwise.audit.need_document import need_document
@@ -93,8 +97,12 @@ def need(
         save_need_figure(document, figure)
     if json:
         print_json(document)
-    else:
-        _print(document, figure)
+        return
+    _print(document, figure)
+    from rankwise.cli.page import document_page, say_page
+
+    if (written := document_page("need", document, page)) is not None:
+        say_page(written, open=open)
 
 
 def _of_vectors(

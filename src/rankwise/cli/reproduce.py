@@ -33,6 +33,7 @@ def reproduce(
     workers: int | None = None,
     retry: bool = False,
     dry_run: bool = False,
+    open: bool = False,
     json: bool = False,
     where: tyro.conf.OmitArgPrefixes[Where] = Where(),  # noqa: B008 (frozen)
 ) -> None:
@@ -57,6 +58,7 @@ def reproduce(
         workers: How many runs at a time; one for every core if not given.
         retry: Also train again what failed, timed out or ran out of memory before.
         dry_run: Show the runs, their parameters and the estimated time; compute and write nothing.
+        open: Open the page of a trained figure in the browser; its path is printed last.
         json: Print the table as one JSON object; progress goes to stderr in any case.
         where: Where the runs of a trained figure are executed.
     """
@@ -103,6 +105,10 @@ def reproduce(
         for flag in (flag for flag, used in flags.items() if used):
             raise InvalidInputError(f"--{flag}: expected a figure that is trained ({', '.join(TRAINED)}), got {figure}")
         done = closed_form.reproduce(preset, out, lambda line: progress.print(line, style="dim", markup=False))
+    if figure in TRAINED and keep is None:
+        from rankwise.cli.page import store_page
+
+        done = replace(done, files=(*done.files, store_page(store, out / f"{figure}.html")))
     files = [str(path) for path in done.files]
     if json:
         table = [dict(zip(done.columns, row, strict=True)) for row in done.rows]
@@ -119,6 +125,10 @@ def reproduce(
     out_console.print(done.reading, markup=False)
     for path in files:
         print(path)
+    if open and files[-1].endswith(".html"):
+        from rankwise.cli.page import open_page
+
+        open_page(Path(files[-1]))
 
 
 def _shown(cell: str | int | float | None) -> str:

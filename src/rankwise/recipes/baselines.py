@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 def trivial_errors(dim: int, points: int, samples: int = 20_000) -> dict[str, float]:
     """Farthest neighbour without looking: predict 0, the mean of the points, or the best linear map (estimated)."""
@@ -10,4 +13,22 @@ def trivial_errors(dim: int, points: int, samples: int = 20_000) -> dict[str, fl
     from rankwise.tasks import FarthestNeighbor
 
     found = FarthestNeighbor(dim, points).baselines(torch.Generator().manual_seed(0), samples)
+    return {"zero": found.zero.mean, "mean of points": found.mean.mean, "best linear": found.linear.mean}
+
+
+def levels_of(spec: Mapping[str, Any], samples: int = 4096) -> dict[str, float]:
+    """The same for the task of any run's spec, as a store keeps it; empty where the task has no such predictors."""
+    import torch
+
+    from rankwise.errors import RankwiseError
+    from rankwise.spec import RunSpec, TaskSpec, from_plain
+    from rankwise.train.build import build_neighbors
+
+    try:
+        task = from_plain(RunSpec, dict(spec)).task
+    except RankwiseError:  # a spec of another version: its runs are shown, its task cannot be drawn from
+        return {}
+    if not isinstance(task, TaskSpec):
+        return {}
+    found = build_neighbors(task).baselines(torch.Generator().manual_seed(0), samples)
     return {"zero": found.zero.mean, "mean of points": found.mean.mean, "best linear": found.linear.mean}

@@ -12,19 +12,19 @@ MAX_BYTES = 8 * 2**20
 """Larger than any config.json (label tables of 20,000 classes take 1 MB), small enough to read at once."""
 
 
-def read_json_object(path: Path) -> dict[str, Any]:
-    """The JSON object in the regular file ``path``."""
+def read_json_object(path: Path, limit: int = MAX_BYTES) -> dict[str, Any]:
+    """The JSON object in the regular file ``path`` of at most ``limit`` bytes."""
     try:
         if not path.exists():
             raise InvalidInputError(f"{path}: expected a JSON file, got no such file")
         if not path.is_file():  # a pipe would block, a device would never end
             raise InvalidInputError(f"{path}: expected a JSON file, got something that is not a regular file")
         with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            content = file.read(limit + 1)
     except OSError as error:
         raise InvalidInputError(f"{path}: expected a readable file, got: {error.strerror}") from None
-    if len(content) > MAX_BYTES:
-        raise InvalidInputError(f"{path}: expected at most {MAX_BYTES // 2**20} MB of JSON, got a larger file")
+    if len(content) > limit:
+        raise InvalidInputError(f"{path}: expected at most {limit // 2**20} MB of JSON, got a larger file")
     return parse_json_object(content, where=str(path))
 
 

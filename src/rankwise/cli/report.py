@@ -1,0 +1,56 @@
+"""``rankwise report``: results, audits and an explorer as one page to look at and to send."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from rankwise.cli.output import print_json
+from rankwise.errors import InvalidInputError
+
+
+def report(
+    store: tyro.conf.Positional[Path | None] = None,
+    /,
+    *,
+    audit: Path | None = None,
+    need: Path | None = None,
+    reduce: Path | None = None,
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html"),
+    open: bool = False,
+    json: bool = False,
+) -> None:
+    """One self-contained page: rank against error, training, every run with its provenance, audits, an explorer.
+
+    It loads nothing from elsewhere and works from a file, on a phone, in light and dark, by keyboard.
+
+    Example: rankwise report runs --audit audit.json --need need.json -o report.html --open
+
+    Args:
+        store: Directory that a sweep, reproduce or demo wrote to.
+        audit: What rankwise audit wrote with -o.
+        need: What rankwise need printed with --json.
+        reduce: What rankwise reduce printed with --json, or the reduction.json it wrote.
+        output: The page to write.
+        open: Open the page in the browser.
+        json: Print one JSON object (the path, its size, the first numbers) instead of the path.
+    """
+    if store is audit is need is reduce is None:
+        raise InvalidInputError(
+            "expected a store, --audit, --need or --reduce, got none; a store is made by rankwise demo"
+        )
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise InvalidInputError(f"-o: expected a file that ends in .html, got {output}")
+    from rankwise.cli.page import page_content, say_page
+    from rankwise.report.html import first_figures, write_page
+
+    content = page_content(store=store, audit=audit, need=need, reduce=reduce)
+    path = write_page(content, output)
+    if json:
+        figures = [asdict(figure) for figure in first_figures(content)]
+        print_json({"page": str(path), "bytes": path.stat().st_size, "figures": figures})
+        return
+    say_page(path, open=open)

@@ -1,0 +1,211 @@
+"""One self-contained page: what was measured, where each number comes from, and an explorer of the closed forms.
+
+Everything is inlined. The content security policy allows exactly the page's own style and script, by their hashes, and
+no request at all; data is JSON that no browser executes. The same input gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from rankwise import __version__
+from rankwise.errors import InvalidInputError, MissingExtraError, StorageError
+from rankwise.report.headline import Figure, best, refutations, trade_offs
+from rankwise.report.store_data import StoreData
+
+_SCRIPTS = (
+    *("dom", "scale", "chart", "figure", "table", "closed_forms", "provenance", "curves", "training", "runs"),
+    *("heatmap", "audit", "need", "explorer", "main"),
+)
+_FIRST_FIGURES = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageContent:
+    """What a page is made of; each part is optional, the explorer is always there."""
+
+    store: StoreData | None = None
+    audit: Mapping[str, Any] | None = None
+    need: Mapping[str, Any] | None = None
+    reduction: Mapping[str, Any] | None = None
+    advice: Mapping[str, Any] | None = None
+
+
+def write_page(content: PageContent, path: Path) -> Path:
+    """The page as a file, in one piece."""
+    page = build_page(content).encode()
+    draft = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(page)
+        draft.replace(path)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written: {error.strerror}; choose another file with -o") from None
+    return path
+
+
+def require_page() -> None:
+    """Fail now, with the install line, rather than after minutes of work."""
+    _environment()
+
+
+def build_page(content: PageContent) -> str:
+    """The page as text."""
+    from markupsafe import Markup
+
+    style, script = _static("style.css"), _script()
+    figures = first_figures(content)
+    blocks = {"data-saturation": json.loads(_static("saturation.json"))}
+    store = content.store
+    if store is not None:
+        blocks["data-store"] = store.document
+    for name, part in (("audit", content.audit), ("need", content.need), ("reduce", content.reduction)):
+        if part is not None:
+            blocks[f"data-{name}"] = part
+    page: str = (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            version=__version__,
+            csp=_policy(style, script),
+            style=Markup(style),
+            script=Markup(script),
+            blocks=[(name, Markup(script_json(data))) for name, data in blocks.items()],
+            title=_title(figures, content),
+            subject=_subject(content),
+            lede=_lede(content),
+            figures=figures,
+            parts=_parts(content),
+            store=store,
+            audit=content.audit,
+            need=content.need,
+            reduction=content.reduction,
+            advice=content.advice,
+            until=_day(store.until) if store is not None else None,
+        )
+    )
+    return page
+
+
+def script_json(data: object) -> str:
+    """Strict JSON that stays data wherever it stands in HTML: no ``<``, ``>`` or ``&`` in it, nor line separators."""
+    try:
+        text = json.dumps(data, allow_nan=False, separators=(",", ":"))  # ASCII: no line separators either
+    except ValueError as error:
+        raise InvalidInputError(f"expected finite numbers in a report, got: {error}") from None
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def first_figures(content: PageContent) -> list[Figure]:
+    """The numbers in large type: trade-offs, the bound, then what there is of runs."""
+    store = content.store
+    figures: list[Figure] = []
+    if store is not None:
+        found = [figure for setting in store.settings if not setting.in_theorem for figure in trade_offs(setting)]
+        held = refutations(store.settings)
+        figures = found[: _FIRST_FIGURES - 2] + ([held] if held else [])
+        if not figures and (smallest := best(store.settings)):
+            figures.append(smallest)
+        figures.append(_runs_figure(store))
+    return figures
+
+
+def _runs_figure(store: StoreData) -> Figure:
+    done, failed = store.counts["done"], store.failures
+    waiting = store.counts["pending"] + store.counts["running"]
+    rest = [f"{failed:,} failed or diverged" if failed else "none failed", *([f"{waiting:,} to do"] if waiting else [])]
+    return Figure(
+        value=f"{done:,}",
+        label="runs done" if done != 1 else "run done",
+        detail=f"{', '.join(rest)}; {_hours(store.seconds)} of work",
+    )
+
+
+def _title(figures: list[Figure], content: PageContent) -> str:
+    if figures and figures[0].value.endswith("×"):
+        several = sum(figure.value.endswith("×") for figure in figures) > 1
+        claim = f"Half rank errs at least {figures[0].value[:-1]} times as much as full rank"
+        return f"{claim} with {figures[0].where}" if several else claim
+    if content.audit is not None:
+        return f"What the heads of {content.audit.get('model', 'a model')} use"
+    if content.need is not None:
+        return "How much rank this data needs"
+    return "How much rank, and how many heads?"
+
+
+def _subject(content: PageContent) -> str:
+    return content.store.name if content.store is not None else ""
+
+
+def _lede(content: PageContent) -> str:
+    if content.store is not None and content.store.settings:
+        titles = [setting.title for setting in content.store.settings]
+        more = f" and {len(titles) - 3} more" if len(titles) > 3 else ""
+        return "; ".join(titles[:3]) + more + ". " + _QUESTION
+    return _QUESTION
+
+
+_QUESTION = "Rank and number of heads are different resources: what does trading one for the other cost?"
+
+
+def _parts(content: PageContent) -> list[tuple[str, str]]:
+    store = content.store
+    parts = []
+    if store is not None:
+        parts += [("curves", "Rank against error"), ("training", "Training")] if store.settings else []
+        parts += [("failures", "Failures")] if store.failures else []
+        parts += [("runs", "All runs")]
+    parts += [("audit", "Audit")] if content.audit is not None else []
+    parts += [("need", "Need")] if content.need is not None else []
+    parts += [("reduction", "Reduction")] if content.reduction is not None else []
+    return [*parts, ("explorer", "Explorer")]
+
+
+def _policy(style: str, script: str) -> str:
+    return (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        f"base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _script() -> str:
+    """All scripts as one, in a scope of their own."""
+    parts = "\n".join(_static(f"{name}.js") for name in _SCRIPTS)
+    return f'(() => {{\n"use strict";\n{parts}}})();'
+
+
+def _static(name: str) -> str:
+    text = files("rankwise.report").joinpath("static", name).read_text(encoding="utf-8")
+    assert not any(end in text for end in ("</script", "</style")), f"{name} would end its own element"
+    return text
+
+
+def _environment() -> Any:
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise MissingExtraError("report", "writing a report") from None
+    loader = PackageLoader("rankwise.report")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+
+
+def _hours(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _day(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,147 @@
+"""The page as text: self-contained, data that stays data, and the same bytes for the same store."""
+
+import base64
+import hashlib
+import json
+import re
+import sys
+
+import pytest
+
+from rankwise.cli import main
+from rankwise.errors import InvalidInputError, MissingExtraError
+from rankwise.report.documents import read_document
+from rankwise.report.html import PageContent, build_page, script_json
+from rankwise.report.store_data import CURVE_POINTS, read_store_data
+from report_stores import HOSTILE, theorem_runs, trade_off_runs, write_store
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    from dataclasses import replace
+
+    runs = trade_off_runs()
+    odd = [replace(runs[at], seed=90 + at, tags=(name,)) for at, name in enumerate(HOSTILE[:2])]
+    return write_store(
+        tmp_path_factory.mktemp("report") / "store", runs, failed=[(odd[0], HOSTILE[1])], diverged=[(odd[1], "inf")]
+    )
+
+
+def block(page, name):
+    return json.loads(re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', page, re.S)[1])
+
+
+def test_the_page_holds_every_run_of_the_store(store):
+    from rankwise.sweep.store import read_store
+
+    content = PageContent(store=read_store_data(store, lambda spec: {"zero": 1.0}))
+    page = build_page(content)
+    data = block(page, "data-store")
+    with read_store(store) as reader:
+        rows = list(reader.rows())
+    assert [run["id"] for run in data["runs"]] == [row.run_id for row in rows]
+    for run, row in zip(data["runs"], rows, strict=True):
+        assert run["status"] == row.status
+        if row.result is not None:
+            assert run["result"]["error"] == row.result["error"]
+            assert run["curve"]["steps"] == row.result["curve"]["steps"]
+        spec = data["common"] | run["spec"]
+        assert spec["model.rank"] == row.spec["model"]["rank"]
+        assert spec["seed"] == row.spec["seed"]
+    assert data["settings"][0]["levels"] == [{"name": "zero", "error": 1.0}]
+    assert build_page(content) == page
+
+
+def test_the_policy_allows_the_pages_own_script_and_style_and_nothing_else(store):
+    page = build_page(PageContent(store=read_store_data(store)))
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1].replace("&#39;", "'")
+    script, style = (
+        re.search(r"<script>(.*?)</script>", page, re.S)[1],
+        re.search(r"<style>(.*?)</style>", page, re.S)[1],
+    )
+    for kind, text in (("script-src", script), ("style-src", style)):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{kind} 'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert not re.search(r'(?:src|href)="(?!#)', page)
+    assert page.count("<script>") == 1
+
+
+def test_hostile_text_stays_inside_its_data(store):
+    page = build_page(PageContent(store=read_store_data(store)))
+    assert HOSTILE[0] not in page
+    assert "<img" not in page
+    reasons = [run["reason"] for run in block(page, "data-store")["runs"]]
+    assert HOSTILE[1] in reasons
+    assert script_json({"a": "</script>&\u2028"}) == '{"a":"\\u003c/script\\u003e\\u0026\\u2028"}'
+    with pytest.raises(InvalidInputError, match="finite"):
+        script_json([float("nan")])
+
+
+def test_long_curves_are_thinned_and_say_so(tmp_path):
+    runs = trade_off_runs(seeds=1, layers=(1,))[:1]
+    data = read_store_data(write_store(tmp_path / "store", runs, epochs=1000))
+    (run,) = data.document["runs"]
+    assert run["thinned"]
+    assert len(run["curve"]["steps"]) == CURVE_POINTS == len(run["curve"]["validation"])
+    assert run["curve"]["steps"][-1] == 200
+
+
+def test_a_page_needs_no_torch(store):
+    import subprocess
+
+    code = (
+        "import sys; from pathlib import Path; from rankwise.report.html import *;"
+        "from rankwise.report.store_data import read_store_data;"
+        f"build_page(PageContent(store=read_store_data(Path({str(store)!r})))); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}).returncode == 0
+
+
+def test_the_command_writes_the_page_and_prints_its_path_last(store, tmp_path, capsys):
+    path = tmp_path / "new" / "page.html"
+    assert main(["report", str(store), "-o", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == str(path)
+    assert "best linear" in path.read_text()  # the trivial predictors were estimated
+    assert main(["report", str(store), "-o", str(path), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["bytes"] == path.stat().st_size
+    assert answer["figures"][0]["value"].endswith("×")
+
+
+def test_open_asks_the_browser(store, tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    path = tmp_path / "page.html"
+    assert main(["report", str(store), "-o", str(path), "--open"]) == 0
+    assert opened == [path.as_uri()]
+
+
+def test_mistakes_are_told(store, tmp_path, capsys):
+    assert main(["report"]) == 2
+    assert "expected a store, --audit, --need or --reduce" in capsys.readouterr().err
+    assert main(["report", str(tmp_path)]) == 2
+    assert "expected a store" in capsys.readouterr().err
+    assert main(["report", str(store), "-o", str(tmp_path / "page.txt")]) == 2
+    assert "ends in .html" in capsys.readouterr().err
+    other = tmp_path / "other.json"
+    other.write_text('{"format": "rankwise-need/1"}')
+    for option in ("audit", "reduce"):
+        assert main(["report", f"--{option}", str(other)]) == 2
+        assert "got 'rankwise-need/1'" in capsys.readouterr().err
+    with pytest.raises(InvalidInputError, match="no such file"):
+        read_document(tmp_path / "missing.json", "need")
+
+
+def test_without_jinja2_the_install_line_is_named(store, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'rankwise\[report\]'"):
+        build_page(PageContent())
+
+
+def test_an_empty_store_and_one_of_the_theorem_are_pages_too(tmp_path):
+    empty = build_page(PageContent(store=read_store_data(write_store(tmp_path / "empty", []))))
+    assert "None yet." in empty
+    theorem = build_page(PageContent(store=read_store_data(write_store(tmp_path / "theorem", theorem_runs()))))
+    assert "0 of 9" in theorem or "of 9" in theorem

@@ -1,0 +1,105 @@
+import math
+
+import pytest
+
+from rankwise.report.headline import best, is_below, refutations, trade_offs
+from rankwise.report.settings import Cell, finite, settings_of
+from rankwise.spec import plain
+from rankwise.theory.bounds import error_lower_bound
+from report_stores import result_of, theorem_runs, trade_off_runs
+
+
+def settings_from(runs):
+    return settings_of([plain(run) for run in runs], [result_of(run) for run in runs])
+
+
+def test_cells_average_seeds_and_nothing_else():
+    runs = trade_off_runs(seeds=3)
+    (setting,) = settings_from(runs)
+    assert setting.title == "Farthest of 4 points in 8 dimensions"
+    assert {cell.facet for cell in setting.cells} == {"1 layer", "3 layers"}
+    assert len(setting.cells) == len(runs) / 3
+    for cell in setting.cells:
+        errors = [result_of(runs[index])["error"] for index in cell.runs]
+        assert [runs[index].seed for index in cell.runs] == [0, 1, 2]
+        assert {(runs[index].model.rank, runs[index].model.heads) for index in cell.runs} == {(cell.rank, cell.heads)}
+        mean = sum(errors) / 3
+        assert cell.error == pytest.approx(mean, rel=1e-12)
+        assert cell.spread == pytest.approx(math.sqrt(sum((e - mean) ** 2 for e in errors) / 2 / 3), rel=1e-12)
+        assert cell.bound is None  # another task: the bound says nothing here
+
+
+def test_one_seed_has_the_standard_error_of_its_validation():
+    runs = trade_off_runs(seeds=1)
+    cell = settings_from(runs)[0].cells[0]
+    assert cell.spread == result_of(runs[cell.runs[0]])["error_se"]
+
+
+def test_other_differences_make_variants_but_not_what_follows_from_rank_and_heads():
+    from dataclasses import replace
+
+    runs = trade_off_runs(seeds=1, layers=(1,))
+    (plainly,) = settings_from(runs)
+    assert {cell.variant for cell in plainly.cells} == {""}
+    slower = [replace(run, optim=replace(run.optim, lr=0.001)) for run in runs]
+    (both,) = settings_from(runs + slower)
+    assert {cell.variant for cell in both.cells} == {"lr 0.01", "lr 0.001"}
+    assert all(len(cell.runs) == 1 for cell in both.cells)
+
+
+def test_the_bound_is_there_only_in_the_theorems_setting():
+    runs = theorem_runs()
+    (setting,) = settings_from(runs)
+    assert setting.in_theorem
+    for cell in setting.cells:
+        assert cell.facet == "softmax heads"
+        assert cell.bound == error_lower_bound(8, cell.rank, cell.heads, values="any").value
+    from dataclasses import replace
+
+    residual = [replace(run, model=replace(run.model, residual=True)) for run in runs]
+    assert not settings_from(residual)[0].in_theorem
+    assert len(settings_from(runs + residual)) == 2
+
+
+def test_runs_without_a_finite_error_belong_to_no_cell():
+    runs = trade_off_runs(seeds=1)
+    results = [result_of(run) for run in runs]
+    results[0], results[1] = None, {"error": "nan"}
+    (setting,) = settings_of([plain(run) for run in runs], results)
+    assert sum(len(cell.runs) for cell in setting.cells) == len(runs) - 2
+    assert settings_of([{"model": {}}], [{"error": 1.0}]) == []
+    assert [finite(value) for value in (1, True, math.inf, "1", None)] == [1.0, None, None, None, None]
+
+
+def test_the_headline_is_rounded_down_and_says_where_it_holds():
+    (setting,) = settings_from(trade_off_runs())
+    figures = trade_offs(setting)
+    assert [figure.detail.split(",")[0] for figure in figures] == ["1 layer", "3 layers"]
+    ratios = []
+    found = {(cell.facet, cell.heads * cell.rank, cell.rank): cell.error for cell in setting.cells}
+    for (facet, budget, rank), error in found.items():
+        if rank == 8 and facet == "1 layer":
+            ratios.append(found[facet, budget, 4] / error)
+    shown = float(figures[0].value.removesuffix("×"))
+    assert shown <= min(ratios) < shown + 1
+    assert best([setting]).value == f"{min(cell.error for cell in setting.cells):.3g}"
+
+
+def cell(error, spread, bound):
+    return Cell(
+        facet="softmax heads", protocol="capacity", layers=1, heads=4, rank=2, variant="", error=error, spread=spread,
+        parameters=1, bound=bound, runs=(0,),
+    )  # fmt: skip
+
+
+def test_a_cell_below_its_bound_is_said_to_be():
+    assert not is_below(cell(0.30, 0.01, 0.33))
+    assert is_below(cell(0.30, 0.01, 0.35))
+    (setting,) = settings_from(theorem_runs())
+    from dataclasses import replace
+
+    bad = replace(setting, cells=(*setting.cells, cell(0.0, 0.001, 0.4)))
+    figure = refutations([bad])
+    assert figure.value == f"1 of {len(bad.cells)}"
+    assert "wrong" in figure.detail
+    assert refutations([]) is None

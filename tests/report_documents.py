@@ -1,0 +1,124 @@
+"""Documents of an audit, a need and a reduction for tests of the report, small and made up."""
+
+from rankwise.audit.report import (
+    AtDistance,
+    AuditReport,
+    Baseline,
+    GroupReport,
+    HeadReport,
+    Interval,
+    LayerReport,
+    NotAudited,
+    Overlap,
+    Ranks,
+)
+
+
+def audit_report(layers=3, heads=4, rank=8, dim=32, model="<i>model</i>"):
+    """Head h of layer l has an effective rank of l + h + 1; 2 texts of attention."""
+
+    def interval(mean):
+        return Interval(mean=mean, low=0.9 * mean, high=1.1 * mean)
+
+    baseline = Baseline(
+        draws=8, effective=interval(7.0), stable=interval(4.0), energy_90=interval(6.0), energy_99=interval(8.0)
+    )
+
+    def ranks(layer, head):
+        value = layer + head + 1
+        return Ranks(numerical=rank, effective=float(value), stable=value / 2, energy_90=value, energy_99=value + 1)
+
+    def head_report(layer, head):
+        spectrum = tuple(2.0 ** -(at / (head + 1)) for at in range(rank))
+        return HeadReport(
+            head=head, kv_head=head, qk=ranks(layer, head), qk_with_bias=None, ov=ranks(layer, head), qk_norm=1.0,
+            ov_norm=1.0, at_distance=(AtDistance(distance=1, effective=2.0, energy_90=3),),
+            qk_singular_values=spectrum, ov_singular_values=spectrum,
+        )  # fmt: skip
+
+    def layer_report(layer):
+        pair = Overlap(
+            form="QK", heads=(0, 1), left=0.7, right=0.6, left_random=0.1, right_random=0.1, redundant=layer == 0
+        )
+        return LayerReport(
+            part="decoder", layer=layer, dim=dim, context_dim=dim, heads=heads, kv_heads=heads, rank=rank,
+            value_rank=rank, scale=0.35, mask="causal", window=None, rotary=True, qk_norm=False, folded_in=(), notes=(),
+            qk_baseline=baseline, ov_baseline=baseline,
+            head_reports=tuple(head_report(layer, head) for head in range(heads)),
+            groups=(GroupReport(kv_head=0, heads=(0,), qk=ranks(layer, 0)),), pairs=6, overlaps=(pair,),
+        )  # fmt: skip
+
+    def attention(layer):
+        baseline = {"barrier": 8.5, "barrier_without_sink": 8.0, "random_head": 7.0, "uniform_entropy": 1.9}
+        means = [{"hardmax_rank": 3.0 + head, "effective_rank": 2.0, "sink_share": 0.1 * head} for head in range(heads)]
+        return {
+            "index": layer, "name": f"h.{layer}", "mask": "causal", "window": None, "cross_attention": False,
+            "queries": 16, "keys": 16, "head_dim": rank, "baseline": baseline, "remark": None,
+            "heads": [
+                {"head": head, "key_head": head, "fixed_share": 0.5, "mean": mean, "spread": dict.fromkeys(mean, 0.1)}
+                for head, mean in enumerate(means)
+            ],
+        }  # fmt: skip
+
+    return AuditReport(
+        model=model, architecture="gpt2", file_format="safetensors", storage={"F32": 12},
+        layers=tuple(layer_report(layer) for layer in range(layers)),
+        not_audited=(NotAudited(what="a part", reason="a reason"),), notes=("a note",),
+        attention={
+            "texts": 2, "tokens": 16, "source": ["a.txt"], "layers": [attention(layer) for layer in range(layers)],
+        },
+    )  # fmt: skip
+
+
+def need_document(dim=32):
+    """Two measurements; the second needs more."""
+    ranks = (1, 2, 4, 8, 16, 32)
+
+    def measurement(name, need):
+        def curve(factor):
+            return [
+                {
+                    "rank": rank, "form": "svd", "error": min(1.0, factor * need / 10 / rank),
+                    "error_low": 0.9 * min(1.0, factor * need / 10 / rank),
+                    "error_high": 1.1 * min(1.0, factor * need / 10 / rank),
+                    "recall": 0.5, "recall_low": 0.4, "recall_high": 0.6,
+                }
+                for rank in ranks
+            ]  # fmt: skip
+
+        return {
+            "name": name, "dim": dim, "keys": 100, "queries": 100, "own_queries": True, "context": 16, "need": need,
+            "need_low": need - 1, "need_high": need + 1, "need_svd": need, "need_pca": need + 2,
+            "need_random": need + 8, "need_isotropic": 30, "participation_ratio": {"keys": 5.5, "queries": 5.5},
+            "by_context": [], "notes": ["measured."],
+            "curves": {"best": curve(1), "svd": curve(1.1), "pca": curve(1.5), "random": curve(3)},
+            "isotropic": [{"rank": r, "error": 1 - r / 40, "standard_error": 0.01, "bound": 0.4 / r} for r in ranks],
+        }  # fmt: skip
+
+    settings = {"target": 0.1, "context": 16, "similarity": "cosine", "heads": 1, "steps": 0, "seed": 0}
+    return {
+        "format": "rankwise-need/1", "rankwise": "0.1.0", "source": {"kind": "vectors"}, "settings": settings,
+        "measurements": [measurement("keys.npy", 9), measurement("<u>other</u>.npy", 12)],
+    }  # fmt: skip
+
+
+def reduction_document():
+    """Rank 8 cut to 4."""
+
+    def point(method, rank):
+        return {"method": method, "rank": rank, "lost_scores": 0.1 / rank, "cost": 0.05 / rank, "loss": 2.0}
+
+    return {
+        "format": "rankwise-reduction/1", "model": "model", "architecture": "gpt2", "objective": "causal",
+        "method": "activations", "rank": 4, "original_rank": 8, "value_rank": None,
+        "chosen": "smallest within the tolerance", "tolerance": 0.02, "cost": {"cost": 0.0125, "loss": 2.0},
+        "cost_unit": "nats a token",
+        "texts": {"source": ["a.txt"], "tokens": 64, "calibration": 2, "evaluation": 6},
+        "savings": {
+            "attention_parameters": {"before": 1000, "after": 700},
+            "kv_cache_bytes_per_token": {"before": 64, "after": 48},
+        },
+        "curve": [point(method, rank) for method in ("activations", "weights") for rank in (8, 4, 2)],
+        "sensitivity": [{"layer": f"decoder {at}", **point("activations", 4)} for at in range(3)],
+        "layers": [], "untouched": [], "written": None,
+    }  # fmt: skip
