@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from model_scores import predicted_scores, recorded_inputs, recorded_softmax
+from rankwise.audit.files.source import open_model
 from rankwise.audit.layouts import Inventory, attention_layers, load_layer
-from rankwise.audit.source import open_model
-from rankwise.audit.weights import audit_weights
+from rankwise.audit.weights.audit import audit_weights
 from tiny_heads import heads_of
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from rankwise.audit.factored_model import factored_layer
-from rankwise.audit.loading import save_dequantised
-from rankwise.audit.moments import logits_from_weights
-from rankwise.audit.reduce import cut_model, measure_cut, module_names, prepare
-from rankwise.audit.reduction_cost import cost_meter
-from rankwise.audit.running import load_running
-from rankwise.audit.source import open_model
-from rankwise.audit.texts import text_sequences
+from rankwise.audit.files.source import open_model
+from rankwise.audit.reduce.cost import cost_meter
+from rankwise.audit.reduce.cutting import cut_model, measure_cut, module_names, prepare
+from rankwise.audit.reduce.factored_model import factored_layer
+from rankwise.audit.reduce.moments import logits_from_weights
+from rankwise.audit.running.loading import save_dequantised
+from rankwise.audit.running.model import load_running
+from rankwise.audit.running.texts import text_sequences
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from rankwise.audit.report import read_report
+from rankwise.audit.weights.report import read_report
 from rankwise.cli import main
 from tiny_heads import heads_of
 from tiny_models import tiny_model

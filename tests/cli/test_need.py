@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from rankwise.audit.need_document import read_need
+from rankwise.audit.need.document import read_need
 from rankwise.cli import main
 
 

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
-from rankwise.audit.source import open_model
+from rankwise.audit.files.source import open_model
 from rankwise.errors import RankwiseError
 from rankwise.shapes.config import read_config
 from rankwise.spec import RunSpec, SweepSpec, plain, read_spec, to_toml
@@ -107,7 +107,7 @@ def _good_checkpoint(directory):
 
 
 def _vectors(path):
-    importlib.import_module("rankwise.audit.need_vectors").read_vectors(path)
+    importlib.import_module("rankwise.audit.need.vectors").read_vectors(path)
 
 
 def _good_npy(_):
@@ -161,7 +161,7 @@ READERS = [
         _vectors,
         _good_npy,
         (*_BINARY, b"|O", b"<f8", b"(1,1)", b"99999999999", b"'descr'", b"("),
-        needs="rankwise.audit.need_vectors",
+        needs="rankwise.audit.need.vectors",
     ),
     Reader("text.txt", _text, lambda _: b"some text, twice over. " * 40, _BINARY, needs="rankwise.tasks.data_files"),
     Reader(

@@ -71,12 +71,12 @@ def audit(
         json: Print the report as one JSON object instead of tables, and write no page.
     """
     names = _names(q, k, v, o, heads, kv_heads, head_dim, transposed)
+    from rankwise.audit.files.source import open_model
     from rankwise.audit.layouts import attention_layers
-    from rankwise.audit.source import open_model
 
     source = open_model(model, config=config, download=download)
     inventory = attention_layers(source, names)  # mistakes are told before torch is loaded
-    from rankwise.audit.weights import audit_weights
+    from rankwise.audit.weights.audit import audit_weights
 
     report = audit_weights(source, inventory, progress=_with_bar)
     if text or tokens is not None:
@@ -103,8 +103,8 @@ def audit(
 
 
 def _attention(model: Path, text: tuple[Path, ...], tokens: Path | None, length: int | None, pieces: int) -> Any:
-    from rankwise.audit.activations import attention_document, measure_attention
-    from rankwise.audit.running import load_running
+    from rankwise.audit.running.activations import attention_document, measure_attention
+    from rankwise.audit.running.model import load_running
     from rankwise.cli.reading_texts import progress_bar, read_pieces
 
     require_int("--pieces", pieces, minimum=1)

@@ -13,7 +13,7 @@ from rankwise.cli.output import console, print_json
 from rankwise.errors import InvalidInputError, require_int
 
 if TYPE_CHECKING:
-    from rankwise.audit.need import Need, NeedSettings
+    from rankwise.audit.need.measurement import Need, NeedSettings
 
 
 def need(
@@ -69,8 +69,8 @@ def need(
         open: Open the page in the browser.
         json: Print one JSON object (format rankwise-need/1) instead of tables, and write no page.
     """
-    from rankwise.audit.need import NeedSettings
-    from rankwise.audit.need_document import need_document
+    from rankwise.audit.need.document import need_document
+    from rankwise.audit.need.measurement import NeedSettings
 
     if figure is not None:
         from rankwise.report.figures import require_drawing
@@ -108,8 +108,8 @@ def need(
 def _of_vectors(
     path: Path, queries: Path | None, tensor: str | None, query_tensor: str | None, settings: NeedSettings
 ) -> tuple[list[Need], dict[str, Any]]:
-    from rankwise.audit.need import measure_need
-    from rankwise.audit.need_vectors import read_vectors, tensor_names
+    from rankwise.audit.need.measurement import measure_need
+    from rankwise.audit.need.vectors import read_vectors, tensor_names
 
     query_file = queries if queries is not None else path if query_tensor is not None else None
     if query_file is None and tensor is None and {"keys", "queries"} <= set(tensor_names(path)):
@@ -138,9 +138,9 @@ def _of_model(
     if not text:
         raise InvalidInputError("--model: expected --text FILE with it, to have something to run the model on")
     require_int("--texts", texts, minimum=1)
-    from rankwise.audit.need_model import measure_model_need
-    from rankwise.audit.running import load_running
-    from rankwise.audit.texts import text_sequences
+    from rankwise.audit.need.model import measure_model_need
+    from rankwise.audit.running.model import load_running
+    from rankwise.audit.running.texts import text_sequences
 
     running = load_running(model)
     tokens = text_sequences(text, running.tokenizer, length=length, limit=texts)

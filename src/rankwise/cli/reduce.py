@@ -59,8 +59,8 @@ def reduce(
         if not curve or not (text or tokens is not None):
             raise InvalidInputError("--figure: expected a curve to draw, got no texts or --no-curve")
         require_drawing()
-    from rankwise.audit.reduction import ReductionOptions, SplitTexts, reduce_model, split_texts
-    from rankwise.audit.running import RunningModel
+    from rankwise.audit.reduce.reduction import ReductionOptions, SplitTexts, reduce_model, split_texts
+    from rankwise.audit.running.model import RunningModel
     from rankwise.cli.reading_texts import progress_bar, read_pieces
 
     options = ReductionOptions(

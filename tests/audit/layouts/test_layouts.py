@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
+from rankwise.audit.files.source import open_model
 from rankwise.audit.layouts import Block, TensorNames, attention_layers, load_layer
-from rankwise.audit.source import open_model
-from rankwise.audit.weights import audit_weights
+from rankwise.audit.weights.audit import audit_weights
 from rankwise.errors import InvalidInputError, ShapeError
 from tiny_heads import heads_of
 from tiny_models import CONFIGS, tiny_model

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from rankwise.audit.source import open_model
-from rankwise.audit.weights import audit_weights
+from rankwise.audit.files.source import open_model
+from rankwise.audit.weights.audit import audit_weights
 from tiny_heads import heads_of
 from tiny_models import CONFIGS, tiny_model
 

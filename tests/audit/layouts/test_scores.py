@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from model_scores import predicted_scores, recorded_inputs, recorded_softmax
+from rankwise.audit.files.source import open_model
 from rankwise.audit.layouts import attention_layers, load_layer
-from rankwise.audit.source import open_model
 from tiny_heads import heads_of
 from tiny_models import CONFIGS, VOCAB, tiny_model
 

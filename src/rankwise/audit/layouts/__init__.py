@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rankwise.audit.files.source import ModelSource
 from rankwise.audit.layouts import decoders, encoder_decoders, encoders, fused, gguf, latent
 from rankwise.audit.layouts.found import text_part
 from rankwise.audit.layouts.layer import Block, LayerRef, LayerWeights, Norm, NormRef, load_layer
 from rankwise.audit.layouts.mapping import TensorNames, mapped_layers
 from rankwise.audit.layouts.rope import Rope
-from rankwise.audit.source import ModelSource
 from rankwise.errors import InvalidInputError, nearest_name
 from rankwise.shapes.config import ConfigPart
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from rankwise.audit.files.source import ModelSource
 from rankwise.audit.layouts.found import bias, columns, find_stack, optional, rms_norm, rows
 from rankwise.audit.layouts.layer import LayerRef, MaskKind
 from rankwise.audit.layouts.rope import Rope, read_rope
-from rankwise.audit.source import ModelSource
 from rankwise.errors import require_number
 from rankwise.shapes.config import ConfigPart, shape_of_config
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rankwise.audit.files.source import ModelSource
 from rankwise.audit.layouts.found import bias, columns, find_stack, layer_norm, optional, rms_norm, rows
 from rankwise.audit.layouts.layer import LayerRef, MaskKind, NormRef
-from rankwise.audit.source import ModelSource
 from rankwise.shapes.config import ConfigPart
 
 T5_TYPES = ("t5", "mt5")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rankwise.audit.files.source import ModelSource
 from rankwise.audit.layouts.found import bias, columns, find_stack, layer_norm, optional, rows
 from rankwise.audit.layouts.layer import LayerRef, NormRef
-from rankwise.audit.source import ModelSource
 from rankwise.shapes.config import ConfigPart, shape_of_config
 
 BERT_TYPES = ("bert", "roberta", "xlm-roberta", "camembert", "electra")

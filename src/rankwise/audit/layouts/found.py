@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from rankwise.audit.files.source import ModelSource
 from rankwise.audit.layouts.layer import Block, NormRef
-from rankwise.audit.source import ModelSource
 from rankwise.errors import InvalidInputError
 from rankwise.shapes.config import ConfigPart
 

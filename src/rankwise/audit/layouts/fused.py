@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from rankwise.audit.files.source import ModelSource
 from rankwise.audit.layouts.found import columns, find_stack, layer_norm, optional, require_shape
 from rankwise.audit.layouts.layer import Block, LayerRef
 from rankwise.audit.layouts.rope import read_rope
-from rankwise.audit.source import ModelSource
 from rankwise.shapes.config import ConfigPart, shape_of_config
 
 

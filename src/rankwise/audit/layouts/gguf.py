@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from rankwise.audit.files.source import ModelSource
 from rankwise.audit.layouts.found import bias, columns, find_stack, optional, rms_norm, rows
 from rankwise.audit.layouts.layer import LayerRef, MaskKind
 from rankwise.audit.layouts.rope import Rope
-from rankwise.audit.source import ModelSource
 from rankwise.errors import InvalidInputError, nearest_name, require_number
 from rankwise.shapes.config import ConfigPart
 

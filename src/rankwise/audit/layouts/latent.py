@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from rankwise.audit.files.source import ModelSource
 from rankwise.audit.layouts.found import columns, find_stack, optional, require_shape, rms_norm, rows
 from rankwise.audit.layouts.layer import Block, LatentRef, LayerRef
 from rankwise.audit.layouts.rope import read_rope, yarn_mscale
-from rankwise.audit.source import ModelSource
 from rankwise.errors import InvalidInputError
 from rankwise.shapes.config import ConfigPart, shape_of_config
 

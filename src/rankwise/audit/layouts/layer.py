@@ -18,9 +18,9 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
+from rankwise.audit.files.source import ModelSource
+from rankwise.audit.files.tensor_file import RealArray
 from rankwise.audit.layouts.rope import Rope
-from rankwise.audit.source import ModelSource
-from rankwise.audit.tensor_file import RealArray
 from rankwise.errors import InvalidInputError, ShapeError
 
 MaskKind = Literal["full", "causal", "window"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rankwise.audit.files.source import ModelSource
 from rankwise.audit.layouts.layer import Block, LayerRef
-from rankwise.audit.source import ModelSource
 from rankwise.errors import InvalidInputError, nearest_name, require_int
 
 

@@ -1,0 +1,1 @@
+"""What to change: need, plateau, costs, suggestions."""

@@ -1,0 +1,1 @@
+"""Models on disk, opened without running anything of theirs."""

@@ -1,0 +1,198 @@
+"""Opening a model for reading: its configuration, and its tensors one at a time.
+
+Nothing here runs code that came with a model, and nothing is allocated because a file says so: headers are checked
+against the size of the file before any number in them is used, and a tensor is read only when asked for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankwise.audit.files.safetensors_file import SafetensorsFile, refuse_pickle
+from rankwise.audit.files.tensor_file import RealArray, TensorFile, TensorInfo
+from rankwise.errors import InvalidInputError, MissingExtraError, nearest_name
+from rankwise.shapes.strict_json import read_json_object
+
+INDEX = "model.safetensors.index.json"
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model on disk: ``config`` as its file states it (``{}`` without one) and lazily read tensors."""
+
+    path: Path
+    format: str
+    """``"safetensors"`` or ``"gguf"``."""
+    config: Mapping[str, Any]
+    files: tuple[TensorFile, ...]
+    _owners: dict[str, TensorFile] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """A short name for people: the folder's or the file's, the hub's for what came from there."""
+        path = self.path.absolute()
+        if path.parent.name == "snapshots":
+            return path.parents[1].name.removeprefix("models--").replace("--", "/")
+        return path.name
+
+    @property
+    def tensors(self) -> dict[str, TensorInfo]:
+        """Shape and stored type of every tensor, in the files' order."""
+        return {name: owner.tensors[name] for name, owner in self._owners.items()}
+
+    def info(self, name: str) -> TensorInfo:
+        """Shape and stored type of one tensor."""
+        return self._owner(name).tensors[name]
+
+    def has(self, name: str) -> bool:
+        """Whether the model has a tensor of that name."""
+        return name in self._owners
+
+    def read(self, name: str) -> RealArray:
+        """One tensor, upcast exactly to float32 (float64 stays); quantised ones are dequantised."""
+        tensor, scale = self._owner(name).read(name), f"{name}_scale_inv"
+        if not self.has(scale):
+            return tensor
+        # float8 of DeepSeek-V3: one factor for each square block
+        factors = self._owner(scale).read(scale)
+        stated = self.config.get("quantization_config", {}).get("weight_block_size", [128, 128])
+        if factors.shape != tuple(-(-size // block) for size, block in zip(tensor.shape, stated, strict=True)):
+            raise InvalidInputError(
+                f"{self.path}: {scale}: expected a factor for each {stated} block of {list(tensor.shape)}, "
+                f"got {list(factors.shape)}"
+            )
+        for row, line in enumerate(factors):
+            rows = tensor[row * stated[0] : (row + 1) * stated[0]]
+            rows *= np.repeat(line, stated[1])[: tensor.shape[1]]
+        return tensor
+
+    def readable(self, name: str) -> bool:
+        """Whether ``read`` knows the type the tensor is stored in."""
+        owner = self._owner(name)
+        return owner.readable(owner.tensors[name].dtype)
+
+    def file_of(self, name: str) -> Path:
+        """The file that holds a tensor."""
+        return self._owner(name).path
+
+    def storage(self, names: list[str] | None = None) -> dict[str, int]:
+        """How many tensors (of ``names``, default all) are stored in each type: the quantisation by its name."""
+        return dict(Counter(self.info(name).dtype for name in (self._owners if names is None else names)))
+
+    def _owner(self, name: str) -> TensorFile:
+        if name not in self._owners:
+            hint = nearest_name(name, list(self._owners))
+            raise InvalidInputError(f"{self.path}: expected a tensor named {name!r}, got none{hint}")
+        return self._owners[name]
+
+
+def open_model(model: Path | str, *, config: Path | str | None = None, download: bool = False) -> ModelSource:
+    """The model at ``model``: a folder with config.json and safetensors, one safetensors file, or a GGUF file.
+
+    ``config`` replaces the folder's config.json, or stands beside a single file (whose own folder's config.json is
+    taken otherwise). With ``download`` a name that is no path is fetched from the Hugging Face hub (JSON and
+    safetensors only); without it no network is used.
+    """
+    path = Path(model)
+    if not path.exists():
+        path = _downloaded(str(model), download)
+    if path.is_dir():
+        folder_config = Path(config) if config is not None else path / "config.json"
+        return _source(path, "safetensors", read_json_object(folder_config), _folder_files(path))
+    if path.suffix == ".gguf":
+        from rankwise.audit.files.gguf_file import GgufFile
+
+        gguf = GgufFile(path)
+        return _source(path, "gguf", gguf.config, {gguf: None})
+    beside = path.parent / "config.json"
+    if config is None and beside.is_file():
+        config = beside
+    refuse_pickle(path)
+    file = SafetensorsFile(path)
+    return _source(path, "safetensors", {} if config is None else read_json_object(Path(config)), {file: None})
+
+
+def _source(
+    path: Path, form: str, config: Mapping[str, Any], files: Mapping[TensorFile, set[str] | None]
+) -> ModelSource:
+    """``files`` maps each file to the tensors it is to provide, None for all."""
+    owners: dict[str, TensorFile] = {}
+    for file, wanted in files.items():
+        for name in file.tensors if wanted is None else sorted(wanted):
+            if name in owners:
+                raise InvalidInputError(
+                    f"{file.path}: expected {name!r} in one file, got it in {owners[name].path} too"
+                )
+            owners[name] = file
+    return ModelSource(path, form, config, tuple(files), owners)
+
+
+def _folder_files(folder: Path) -> dict[TensorFile, set[str] | None]:
+    if (folder / INDEX).exists():
+        return _sharded(folder)
+    if (folder / "model.safetensors").exists():
+        return {SafetensorsFile(folder / "model.safetensors"): None}
+    found = sorted(folder.glob("*.safetensors"))
+    if len(found) == 1:
+        return {SafetensorsFile(found[0]): None}
+    if found:
+        names = ", ".join(path.name for path in found[:5])
+        raise InvalidInputError(f"{folder}: expected {INDEX} or one safetensors file, got several: {names}")
+    for path in sorted(folder.iterdir()):
+        if path.suffix in _PICKLES:
+            refuse_pickle(path)
+    gguf = next(iter(sorted(folder.glob("*.gguf"))), None)
+    hint = f"; pass the GGUF file itself: {gguf}" if gguf else ""
+    raise InvalidInputError(f"{folder}: expected model.safetensors or {INDEX}, got neither{hint}")
+
+
+def _sharded(folder: Path) -> dict[TensorFile, set[str] | None]:
+    index = folder / INDEX
+    weight_map = read_json_object(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise InvalidInputError(f"{index}: weight_map: expected an object of tensor and file names, got something else")
+    shards: dict[str, set[str]] = {}
+    for tensor, shard in weight_map.items():
+        # a shard lies beside its index: nothing else may be opened because an index names it
+        if (
+            not isinstance(shard, str)
+            or "\\" in shard
+            or Path(shard).name != shard
+            or not shard.endswith(".safetensors")
+        ):
+            raise InvalidInputError(
+                f"{index}: weight_map: expected the name of a .safetensors file in the same folder, got {shard!r:.100}"
+            )
+        shards.setdefault(shard, set()).add(tensor)
+    files: dict[TensorFile, set[str] | None] = {}
+    for shard, tensors in sorted(shards.items()):
+        file = SafetensorsFile(folder / shard)
+        missing = sorted(tensors - file.tensors.keys())
+        if missing:
+            raise InvalidInputError(
+                f"{folder / shard}: expected the {len(tensors)} tensors of {INDEX}, got a file without {missing[0]!r}"
+            )
+        files[file] = tensors
+    return files
+
+
+def _downloaded(model: str, download: bool) -> Path:
+    looks_like_hub = model.count("/") == 1 and not model.startswith((".", "/", "~"))
+    if not download:
+        hint = "; to fetch it from the Hugging Face hub, ask for it with --download" if looks_like_hub else ""
+        raise InvalidInputError(f"{model}: expected a model's folder or file, got no such path{hint}")
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise MissingExtraError("audit", "downloading a model") from None
+    try:
+        return Path(snapshot_download(model, allow_patterns=["*.json", "*.safetensors"]))
+    except Exception as error:  # the hub's own errors: offline, unknown name, gated
+        raise InvalidInputError(f"{model}: expected a model on the Hugging Face hub, got: {error}") from None

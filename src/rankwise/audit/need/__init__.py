@@ -1,0 +1,1 @@
+"""What rank given vectors need: measured."""

@@ -1,0 +1,192 @@
+"""Vectors from a stranger's file: .npy or safetensors, read row by row, nothing executed, memory bounded.
+
+The header is compared with the size of the file before anything is mapped, every row is looked at once (numbers, not
+NaN), and at most ``2^27 / D`` of them, drawn at random, are kept.
+
+Legend: R rows kept, D dim.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tokenize import TokenError  # numpy reads headers of Python 2 with it
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.lib import format as npy
+from safetensors import safe_open
+from torch import Tensor
+
+from rankwise.audit.files.safetensors_file import SafetensorsFile
+from rankwise.errors import InvalidInputError, nearest_name
+
+LARGEST_DIM = 8192
+"""Forms are found from dim x dim matrices in float64: half a gigabyte each at this size."""
+_NUMBERS_KEPT = 1 << 27
+_MOST_ROWS = 1 << 16
+_BYTES_AT_ONCE = 1 << 24
+_NAMES_SHOWN = 8
+_TORCH_FLOATS = ("F64", "F32", "F16", "BF16")
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many steps are done."""
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Rows of a file: ``rows`` [R, D] in float32, a random sample of the ``total`` it holds."""
+
+    name: str
+    rows: Float[Tensor, "R D"]
+    total: int
+
+
+class _Matrix(Protocol):
+    """A matrix on disk whose rows can be read a few at a time."""
+
+    shape: tuple[int, ...]
+
+    def read(self, start: int, stop: int) -> Tensor: ...
+
+
+def read_vectors(path: Path, tensor: str | None = None, *, seed: int = 0, progress: Progress | None = None) -> Vectors:
+    """The vectors in ``path``; ``tensor`` names one in a safetensors file that holds several."""
+    if not path.exists():
+        raise InvalidInputError(f"{path}: expected a .npy or .safetensors file, got no such file")
+    if not path.is_file():
+        raise InvalidInputError(f"{path}: expected a .npy or .safetensors file, got something that is not a file")
+    try:
+        if path.suffix == ".npy":
+            if tensor is not None:
+                raise InvalidInputError(f"{path}: a .npy file holds one array; leave out the tensor name {tensor!r}")
+            return _sampled(str(path), _Npy(path), seed, progress)
+        if path.suffix == ".safetensors":
+            name = _chosen(path, tensor_names(path), tensor)
+            return _sampled(f"{path}:{name}", _SafetensorsMatrix(path, name), seed, progress)
+    except OSError as error:
+        raise InvalidInputError(f"{path}: expected a readable file, got: {error.strerror or error}") from None
+    raise InvalidInputError(
+        f"{path}: expected .npy or .safetensors, got {path.suffix or 'no ending'!r}; convert with "
+        f"numpy.save('vectors.npy', array.astype('float32'))"
+    )
+
+
+def tensor_names(path: Path) -> list[str]:
+    """The names in a safetensors file; none in any other."""
+    return sorted(SafetensorsFile(path).tensors) if path.suffix == ".safetensors" and path.is_file() else []
+
+
+class _Npy:
+    """The array of a .npy file, mapped, never unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            shape, fortran, dtype = _npy_header(path, file)
+            offset, size = file.tell(), path.stat().st_size
+        if dtype.kind != "f" or dtype.itemsize > 8:
+            kind = "Python objects, which only a pickle could hold" if dtype.hasobject else str(dtype)
+            raise InvalidInputError(
+                f"{path}: expected float16, float32 or float64, got {kind}; "
+                f"convert where it was made: numpy.save(file, array.astype('float32'))"
+            )
+        _require_matrix(str(path), shape)
+        # numpy multiplies shapes in 64 bits, which wrap around; integers of Python do not
+        expected = math.prod(shape) * dtype.itemsize
+        if expected != size - offset:
+            raise InvalidInputError(
+                f"{path}: the header says {list(shape)} of {dtype}, {expected:,} bytes, but {size - offset:,} follow; "
+                f"the file is damaged or cut short"
+            )
+        self.shape = shape
+        self._rows = np.memmap(path, dtype, "r", offset, shape, "F" if fortran else "C")
+
+    def read(self, start: int, stop: int) -> Tensor:
+        with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite and is refused as such
+            return torch.from_numpy(np.array(self._rows[start:stop], dtype=np.float32))
+
+
+class _SafetensorsMatrix:
+    """One tensor of a safetensors file, whose header is checked before the library maps it."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        info = SafetensorsFile(path).tensors[name]
+        if info.dtype not in _TORCH_FLOATS:
+            raise InvalidInputError(f"{path}: {name!r}: expected one of {', '.join(_TORCH_FLOATS)}, got {info.dtype}")
+        _require_matrix(f"{path}: {name!r}", info.shape)
+        self.shape = info.shape
+        self._rows: Any = safe_open(path, framework="pt").get_slice(name)
+
+    def read(self, start: int, stop: int) -> Tensor:
+        rows: Tensor = self._rows[start:stop]
+        return rows.to(torch.float32)
+
+
+def _npy_header(path: Path, file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+    try:
+        version = npy.read_magic(file)
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
+        shape, fortran, dtype = read(file)
+    except (ValueError, KeyError, EOFError, TypeError, SyntaxError, TokenError, RecursionError, MemoryError):
+        raise InvalidInputError(
+            f"{path}: expected a numpy array (numpy.save), got something that does not read as one"
+        ) from None
+    if any(size < 0 for size in shape):
+        raise InvalidInputError(f"{path}: expected a shape of sizes, got {list(shape)}")
+    return tuple(shape), fortran, dtype
+
+
+def _chosen(path: Path, names: list[str], wanted: str | None) -> str:
+    if wanted is None and len(names) == 1:
+        return names[0]
+    if wanted is None and "keys" in names:
+        return "keys"
+    shown = ", ".join(repr(name) for name in names[:_NAMES_SHOWN]) + (", ..." if len(names) > _NAMES_SHOWN else "")
+    if wanted is None:
+        raise InvalidInputError(f"{path}: expected a tensor name, because there are {len(names)}: {shown}")
+    if wanted not in names:
+        hint = nearest_name(wanted, names)
+        raise InvalidInputError(f"{path}: expected the name of a tensor, got {wanted!r}{hint}; there are {shown}")
+    return wanted
+
+
+def _require_matrix(name: str, shape: tuple[int, ...]) -> None:
+    if len(shape) != 2:
+        raise InvalidInputError(
+            f"{name}: expected one vector a row, [rows, dim], got {list(shape)}; reshape(-1, dim) flattens leading axes"
+        )
+    if not 2 <= shape[1] <= LARGEST_DIM:
+        raise InvalidInputError(f"{name}: expected vectors of 2 to {LARGEST_DIM} numbers, got {shape[1]}")
+
+
+def _sampled(name: str, matrix: _Matrix, seed: int, progress: Progress | None) -> Vectors:
+    total, dim = matrix.shape
+    most = min(_MOST_ROWS, _NUMBERS_KEPT // dim)
+    chosen = np.arange(total) if total <= most else _without_replacement(total, most, seed)
+    kept = []
+    for start, stop in _blocks(total, dim):
+        block = matrix.read(start, stop)
+        finite = block.isfinite().all(1)
+        if not bool(finite.all()):
+            row = start + int((~finite).nonzero()[0])
+            raise InvalidInputError(f"{name}: expected finite numbers, got NaN or infinity (first in row {row})")
+        low, high = np.searchsorted(chosen, (start, stop))
+        kept.append(block[torch.from_numpy(chosen[low:high] - start)])
+        if progress is not None:
+            progress(stop, total)
+    return Vectors(name, torch.cat(kept) if kept else torch.empty(0, dim), total)
+
+
+def _without_replacement(total: int, most: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    random = np.random.default_rng(seed)
+    return np.sort(random.choice(total, most, replace=False, shuffle=False)).astype(np.int64)
+
+
+def _blocks(total: int, dim: int) -> Iterator[tuple[int, int]]:
+    rows = max(1, _BYTES_AT_ONCE // (4 * dim))
+    for start in range(0, total, rows):
+        yield start, min(start + rows, total)

@@ -1,0 +1,1 @@
+"""Smaller heads for a trained model, and what they cost."""

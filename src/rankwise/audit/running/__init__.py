@@ -1,0 +1,1 @@
+"""Local models at work, watched a block at a time."""

@@ -1,0 +1,1 @@
+"""What a model's weights say about its heads."""

@@ -1,0 +1,155 @@
+"""Advice: what is said for each situation, what it costs, and that no window is invented."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from rankwise.audit.advise.advice import advice_document, advise, costs_of
+from rankwise.audit.advise.costs import costs, flash_tile, rounded_up, roundings
+from rankwise.audit.advise.inputs import situation
+from rankwise.shapes import ModelShape
+from rankwise.theory.bounds import rank_required
+from rankwise.theory.saturation import saturation_dim
+
+CONFIG = {"hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2,
+          "intermediate_size": 2048, "max_position_embeddings": 4096, "model_type": "tiny"}  # fmt: skip
+
+
+@pytest.fixture
+def config(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    return tmp_path
+
+
+@pytest.fixture
+def need_file(tmp_path):
+    def write(need, low=None, high=None, dim=512, **changes):
+        one = {"name": "keys.npy", "dim": dim, "need": need, "need_low": low or need, "need_high": high or need,
+               "context": 16, "participation_ratio": {"keys": 33.0}}  # fmt: skip
+        document = {"format": "rankwise-need/1", "settings": {"target": 0.1}, "measurements": [one]} | changes
+        path = tmp_path / "need.json"
+        path.write_text(json.dumps(document))
+        return path
+
+    return write
+
+
+def test_without_a_measurement_the_worst_case_is_warned_about_and_measuring_comes_first():
+    advice = advise(situation(dim=768, heads=12, context=1024))
+    assert advice.need == advice.need_isotropic == rank_required(768, 12, 0.1, values="any")
+    assert advice.plateau == saturation_dim(1024, mask="causal")
+    assert "the worst case" in advice.warnings[0]
+    assert any("no window" in warning for warning in advice.warnings)
+    first = advice.suggestions[0]
+    assert "rankwise need" in first.what
+    assert first.confidence == "our derivation"
+    assert len(advice.suggestions) <= 3
+
+
+def test_a_need_below_the_plateau_is_no_reason_to_speak_of_a_window(config, need_file):
+    advice = advise(situation(config=config, need=need_file(20)))
+    assert advice.need == 20 < advice.plateau.value
+    assert not any("window" in warning or "worst case" in warning for warning in advice.warnings)
+
+
+def test_too_little_rank_is_answered_with_fewer_heads_for_the_same_weights(config, need_file):
+    advice = advise(situation(config=config, need=need_file(100, 97, 103)))
+    first = advice.suggestions[0]
+    assert (first.shape.rank, first.shape.heads, first.shape.kv_heads) == (104, 5, 1)
+    assert first.confidence == "measurement"
+    assert "does nearest-neighbour search" in first.does_not_prove
+    before, after = advice.costs.parameters, costs_of(advice, first.shape).parameters
+    assert after == pytest.approx(before, rel=0.2)
+
+
+def test_too_much_rank_is_answered_with_less(config, need_file):
+    advice = advise(situation(config=config, need=need_file(21)))
+    assert (advice.suggestions[0].shape.rank, advice.suggestions[0].shape.heads) == (24, 8)
+    assert "rankwise reduce" in advice.suggestions[0].what
+
+
+def test_enough_rank_is_kept(config, need_file):
+    first = advise(situation(config=config, need=need_file(60))).suggestions[0]
+    assert first.what == "Keep rank 64."
+    assert first.shape is None
+
+
+def test_heads_that_miss_the_linear_part_and_ranks_beyond_the_dimension():
+    said = advise(situation(dim=512, heads=4, rank=64, context=128)).suggestions
+    assert any("8 heads instead of 4" in one.what for one in said)
+    wide = advise(situation(dim=32, heads=2, rank=48, context=128)).suggestions[0]
+    assert (wide.confidence, wide.shape.rank) == ("theorem", 32)
+
+
+def test_costs_by_hand():
+    shape = ModelShape(
+        name="x", dim=10, layers=3, heads=4, kv_heads=2, rank=5, value_rank=7, cached_layers=3
+    )  # fmt: skip
+    found = costs(shape, context=100, reach=None, dtype="float32")
+    weights = 10 * (4 * 5 + 2 * 5 + 2 * 7 + 4 * 7)
+    assert found.parameters == 3 * weights
+    assert found.flops_per_token == 3 * (2 * weights + 2 * 4 * (5 + 7) * 100)
+    assert found.kv_bytes_per_token == 4 * 3 * 2 * (5 + 7)
+    assert found.kv_bytes == 100 * found.kv_bytes_per_token
+    windowed = costs(shape, context=100, reach=10, dtype="int8")
+    assert windowed.kv_bytes == 10 * 3 * 2 * (5 + 7)
+    unknown = costs(replace(shape, cached_layers=None), context=100, reach=None, dtype="int8")
+    assert unknown.kv_bytes is unknown.kv_bytes_per_token is None
+
+
+def test_roundings():
+    assert [rounded_up(rank) for rank in (1, 8, 9, 64)] == [8, 8, 16, 64]
+    assert [flash_tile(rank) for rank in (1, 33, 80, 129, 256, 257)] == [32, 64, 96, 192, 256, None]
+    assert [(one.rank, one.tile) for one in roundings(77)] == [(72, 96), (80, 96), (96, 96)]
+    assert roundings(64)[0].parameters == 1
+
+
+def test_the_files_fill_in_what_is_not_said_and_options_win(config):
+    read = situation(config=config)
+    assert (read.context, read.mask, read.shape.kv_heads) == (4096, "causal", 2)
+    assert read.assumed == ("a causal mask (--mask)",)
+    other = situation(config=config, rank=32, heads=16, context=64, mask="window", window=8, qk_norm=True)
+    assert (other.shape.rank, other.shape.value_rank, other.shape.heads, other.reach) == (32, 32, 16, 8)
+    assert advise(other).plateau == saturation_dim(64, mask="window", keys="unit", window=8)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "expected a model"),
+        ({"dim": 10, "heads": 3}, "3 heads do not divide the dimension 10"),
+        ({"dim": 8, "heads": 4, "kv_heads": 3}, "divisor of the 4 heads"),
+        ({"dim": 8, "heads": 0}, "heads: expected at least 1"),
+        ({"dim": 8, "heads": 2, "target": 0.7}, "target"),
+        ({"dim": 8, "heads": 2, "mask": "window"}, "window"),
+        ({"dim": 8, "heads": 2, "context": 0}, "context"),
+    ],
+)
+def test_mistakes_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        situation(**options)
+
+
+def test_need_files_that_do_not_fit_are_refused(config, need_file):
+    for path, message in [
+        (lambda: need_file(5, dim=64), "dimension 512, got vectors of 64"),
+        (lambda: need_file(5, format="x"), "expected a file of `rankwise need"),
+        (lambda: need_file(5, measurements=[]), "at least one"),
+        (lambda: need_file(600), "need_high <= dim"),
+        (lambda: need_file(5, settings=3), "settings"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            situation(config=config, need=path())
+    with pytest.raises(ValueError, match=r"measured for 0\.1, got 0\.05"):
+        situation(config=config, need=need_file(5), target=0.05)
+
+
+def test_the_document_is_strict_json(config, need_file):
+    for options in ({"need": need_file(100)}, {}):
+        document = advice_document(advise(situation(config=config, **options)))
+        read = json.loads(json.dumps(document, allow_nan=False))
+        assert read["format"] == "rankwise-advice/1"
+        assert {one["confidence"] for one in read["suggestions"]} <= {
+            "theorem", "our derivation", "heuristic", "measurement"
+        }  # fmt: skip
