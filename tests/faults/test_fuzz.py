@@ -20,15 +20,20 @@ from hypothesis import strategies as st
 from safetensors.numpy import save
 
 from rankwise.audit.files.source import open_model
+from rankwise.audit.need.document import read_need
+from rankwise.audit.running.texts import token_sequences
+from rankwise.audit.weights.report import read_report
 from rankwise.errors import RankwiseError
 from rankwise.shapes.config import read_config
 from rankwise.spec import RunSpec, SweepSpec, plain, read_spec, to_toml
 from rankwise.sweep.engines.protocol import Finished
 from rankwise.sweep.engines.wire import decode_events, encode_events
 from rankwise.sweep.store import open_store, read_store
+from rankwise.tasks.vector_file import read_vectors
 from rankwise.train.checkpoint import State, read_checkpoint, write_checkpoint
 from spec_examples import seeds_sweep, small_run
 
+RESULTS = Path(__file__).parents[2] / "results"
 SECONDS = 60.0  # in all, shared by the readers
 MEMORY = 256 * 2**20
 
@@ -122,6 +127,21 @@ def _text(path):
     module.read_corpus(str(path))
 
 
+def _tokens(path):
+    token_sequences(path, vocabulary=50, length=4)
+
+
+def _kept(name):
+    """A document that the command line wrote, as ``results/`` keeps it, with its longest lists cut."""
+
+    def shortened(value):
+        if isinstance(value, dict):
+            return {key: shortened(item) for key, item in value.items()}
+        return [shortened(item) for item in value[:2]] if isinstance(value, list) else value
+
+    return lambda _: json.dumps(shortened(json.loads((RESULTS / name).read_text()))).encode()
+
+
 def _wire(path):
     decode_events(path.read_bytes())
 
@@ -164,6 +184,12 @@ READERS = [
         needs="rankwise.audit.need.vectors",
     ),
     Reader("text.txt", _text, lambda _: b"some text, twice over. " * 40, _BINARY, needs="rankwise.tasks.data_files"),
+    Reader(
+        "vectors.safetensors", read_vectors, lambda _: save({"keys": np.ones((6, 4), np.float32)}), (*_BINARY, *_JSON)
+    ),
+    Reader("tokens.json", _tokens, lambda _: json.dumps([list(range(20))] * 3).encode(), _JSON),
+    Reader("audit.json", read_report, _kept("audit-minilm.json"), _JSON),
+    Reader("need.json", read_need, _kept("need-minilm.json"), _JSON),
     Reader(
         "message",
         _wire,
