@@ -121,6 +121,12 @@ def _good_npy(_):
     return out.getvalue()
 
 
+def _good_ids(_):
+    out = BytesIO()
+    np.save(out, np.arange(40))
+    return out.getvalue()
+
+
 def _text(path):
     module = importlib.import_module("rankwise.tasks.data_files")
     module._file.cache_clear()
@@ -165,6 +171,7 @@ _BINARY = (
     (2**60).to_bytes(8, "little"),
     (2**31).to_bytes(4, "little"),
 )
+_NPY = (*_BINARY, b"|O", b"<f8", b"(1,1)", b"99999999999", b"'descr'", b"(")
 
 READERS = [
     Reader(
@@ -180,12 +187,15 @@ READERS = [
         "vectors.npy",
         _vectors,
         _good_npy,
-        (*_BINARY, b"|O", b"<f8", b"(1,1)", b"99999999999", b"'descr'", b"("),
+        _NPY,
         needs="rankwise.audit.need.vectors",
     ),
     Reader("text.txt", _text, lambda _: b"some text, twice over. " * 40, _BINARY, needs="rankwise.tasks.data_files"),
     Reader(
         "vectors.safetensors", read_vectors, lambda _: save({"keys": np.ones((6, 4), np.float32)}), (*_BINARY, *_JSON)
+    ),
+    Reader(
+        "points.npy", read_vectors, _good_npy, (*_BINARY, b"|O", b"<f8", b"(1,1)", b"99999999999", b"'descr'", b"(")
     ),
     Reader("tokens.json", _tokens, lambda _: json.dumps([list(range(20))] * 3).encode(), _JSON),
     Reader("audit.json", read_report, _kept("audit-minilm.json"), _JSON),

@@ -100,8 +100,8 @@ def test_parts_come_in_the_order_of_the_figures_whatever_is_written_first():
 
 
 def test_the_command_names_what_decides_the_numbers_and_no_place():
-    options = {"seeds": 3, "pieces": (1, 2), "vectors": Path("/somewhere/private/glove.npy")}
-    found = provenance("figure1", "paper", options, Path("/home/someone/results"))
+    options = {"seeds": 3, "pieces": (1, 2), "vectors": Path("somewhere/private/glove.npy")}
+    found = provenance("figure1", "paper", options, Path("somewhere/else/results"))
     words = "rankwise reproduce figure1 --preset paper --seeds 3 --pieces 1 2 --vectors glove.npy --keep results"
     assert found.command == words
     assert found.machine.endswith(("CPU core", "CPU cores"))

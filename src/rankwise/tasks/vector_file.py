@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.spec.vectors import VectorFile, content_sha256
+from rankwise.tasks.npy_file import map_npy
 
 
 def load_vectors(file: VectorFile) -> Float[Tensor, "M D"]:
@@ -54,14 +55,12 @@ def read_vectors(path: Path, tensor: str | None = None) -> Float[Tensor, "M D"]:
 
 def _read_npy(path: Path) -> Tensor:
     try:
-        array = np.load(path, allow_pickle=False)
+        array = map_npy(path)
     except OSError as error:
         raise InvalidInputError(f"{path}: expected a readable file of vectors, got: {error.strerror}") from None
-    except (ValueError, EOFError, MemoryError) as error:
-        raise InvalidInputError(f"{path}: expected a .npy file of numbers, no pickle, got: {error}") from None
     if array.dtype.kind not in "fiu":
         raise InvalidInputError(f"{path}: expected real numbers, got {array.dtype}")
-    return torch.from_numpy(array if array.dtype == np.float64 else array.astype(np.float32))
+    return torch.from_numpy(np.array(array, dtype=np.float64 if array.dtype == np.float64 else np.float32))
 
 
 def _read_safetensors(path: Path, tensor: str | None) -> Tensor:

@@ -8,22 +8,20 @@ Legend: R rows kept, D dim.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from tokenize import TokenError  # numpy reads headers of Python 2 with it
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.lib import format as npy
 from safetensors import safe_open
 from torch import Tensor
 
 from rankwise.audit.files.safetensors_file import SafetensorsFile
 from rankwise.errors import InvalidInputError, nearest_name
+from rankwise.tasks.npy_file import map_npy
 
 LARGEST_DIM = 8192
 """Forms are found from dim x dim matrices in float64: half a gigabyte each at this size."""
@@ -82,28 +80,17 @@ def tensor_names(path: Path) -> list[str]:
 
 
 class _Npy:
-    """The array of a .npy file, mapped, never unpickled."""
+    """The matrix of a .npy file."""
 
     def __init__(self, path: Path) -> None:
-        with path.open("rb") as file:
-            shape, fortran, dtype = _npy_header(path, file)
-            offset, size = file.tell(), path.stat().st_size
-        if dtype.kind != "f" or dtype.itemsize > 8:
-            kind = "Python objects, which only a pickle could hold" if dtype.hasobject else str(dtype)
+        self._rows = map_npy(path)
+        if self._rows.dtype.kind != "f" or self._rows.dtype.itemsize > 8:
             raise InvalidInputError(
-                f"{path}: expected float16, float32 or float64, got {kind}; "
+                f"{path}: expected float16, float32 or float64, got {self._rows.dtype}; "
                 f"convert where it was made: numpy.save(file, array.astype('float32'))"
             )
-        _require_matrix(str(path), shape)
-        # numpy multiplies shapes in 64 bits, which wrap around; integers of Python do not
-        expected = math.prod(shape) * dtype.itemsize
-        if expected != size - offset:
-            raise InvalidInputError(
-                f"{path}: the header says {list(shape)} of {dtype}, {expected:,} bytes, but {size - offset:,} follow; "
-                f"the file is damaged or cut short"
-            )
-        self.shape = shape
-        self._rows = np.memmap(path, dtype, "r", offset, shape, "F" if fortran else "C")
+        self.shape = self._rows.shape
+        _require_matrix(str(path), self.shape)
 
     def read(self, start: int, stop: int) -> Tensor:
         with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite and is refused as such
@@ -124,20 +111,6 @@ class _SafetensorsMatrix:
     def read(self, start: int, stop: int) -> Tensor:
         rows: Tensor = self._rows[start:stop]
         return rows.to(torch.float32)
-
-
-def _npy_header(path: Path, file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
-    try:
-        version = npy.read_magic(file)
-        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
-        shape, fortran, dtype = read(file)
-    except (ValueError, KeyError, EOFError, TypeError, SyntaxError, TokenError, RecursionError, MemoryError):
-        raise InvalidInputError(
-            f"{path}: expected a numpy array (numpy.save), got something that does not read as one"
-        ) from None
-    if any(size < 0 for size in shape):
-        raise InvalidInputError(f"{path}: expected a shape of sizes, got {list(shape)}")
-    return tuple(shape), fortran, dtype
 
 
 def _chosen(path: Path, names: list[str], wanted: str | None) -> str:

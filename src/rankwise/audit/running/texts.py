@@ -18,6 +18,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from rankwise.errors import InvalidInputError, require_int
+from rankwise.tasks.npy_file import map_npy
 
 MAX_TEXT_BYTES = 64 * 2**20
 """Enough for days of measuring; a larger file was hardly meant."""
@@ -100,9 +101,9 @@ def _read_text(file: Path) -> str:
 def _read_ids(file: Path) -> np.ndarray[Any, np.dtype[np.integer[Any]]]:
     if file.suffix == ".npy":
         try:
-            ids = np.load(file, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise InvalidInputError(f"{file}: expected a .npy array of integers, got: {error}") from None
+            ids = map_npy(file)
+        except OSError as error:
+            raise InvalidInputError(f"{file}: expected a .npy array of integers, got: {error.strerror}") from None
     else:
         rows = _parsed_rows(file)
         if any(isinstance(row, list) and len(row) != len(rows[0]) for row in rows if isinstance(rows[0], list)):

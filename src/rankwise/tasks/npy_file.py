@@ -1,0 +1,50 @@
+"""The array of a stranger's ``.npy`` file: its header checked against the file's size, then mapped, never unpickled."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from tokenize import TokenError  # numpy reads headers of Python 2 with it
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from rankwise.errors import InvalidInputError
+
+
+def map_npy(path: Path) -> NDArray[Any]:
+    """The array as a read-only view of the file, of whatever numbers it holds; raises OSError as ``open`` does."""
+    with path.open("rb") as file:
+        shape, fortran, dtype = _header(path, file)
+        offset, size = file.tell(), path.stat().st_size
+    if dtype.hasobject:
+        raise InvalidInputError(
+            f"{path}: expected a .npy file of numbers, no pickle, got Python objects, which only a pickle could hold; "
+            f"convert where it was made: numpy.save(file, array.astype('float32'))"
+        )
+    # numpy multiplies shapes in 64 bits, which wrap around; integers of Python do not
+    expected = math.prod(shape) * dtype.itemsize
+    if expected != size - offset:
+        raise InvalidInputError(
+            f"{path}: the header says {list(shape)} of {dtype}, {expected:,} bytes, but {size - offset:,} follow; "
+            f"the file is damaged or cut short"
+        )
+    if not expected:  # nothing can be mapped
+        return np.empty(shape, dtype)
+    return np.memmap(path, dtype, "r", offset, shape, "F" if fortran else "C")
+
+
+def _header(path: Path, file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+    try:
+        version = npy.read_magic(file)
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
+        shape, fortran, dtype = read(file)
+    except (ValueError, KeyError, EOFError, TypeError, SyntaxError, TokenError, RecursionError, MemoryError):
+        raise InvalidInputError(
+            f"{path}: expected a .npy file of numbers, no pickle, got something that numpy.save does not write"
+        ) from None
+    if any(size < 0 for size in shape):
+        raise InvalidInputError(f"{path}: expected a shape of sizes, got {list(shape)}")
+    return tuple(shape), fortran, dtype
