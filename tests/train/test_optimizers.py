@@ -68,6 +68,25 @@ def test_muon_agrees_with_torchs_on_single_matrices(shape):
     torch.testing.assert_close(ours, theirs, atol=6e-3, rtol=0)
 
 
+def test_muon_moves_parameters_of_one_shape_as_it_would_move_each_alone():
+    shapes = [(3, 4, 7), (3, 4, 7), (7, 5), (3, 4, 7), (7, 5)]
+    together = [nn.Parameter(seeded(*shape, seed=i)) for i, shape in enumerate(shapes)]
+    alone = [nn.Parameter(p.detach().clone()) for p in together]
+    one = Muon([{"params": together}], lr=0.1, weight_decay=0.01)
+    many = [Muon([{"params": [p]}], lr=0.1, weight_decay=0.01) for p in alone]
+    for step in range(3):
+        for i, (a, b) in enumerate(zip(together, alone, strict=True)):
+            a.grad = seeded(*shapes[i], seed=10 * step + i)
+            b.grad = a.grad.clone()
+        together[1].grad = alone[1].grad = None  # an unused parameter stays where it is
+        one.step()
+        for optimizer in many:
+            optimizer.step()
+    for a, b in zip(together, alone, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=0)
+    assert torch.equal(together[1], seeded(*shapes[1], seed=1))
+
+
 def test_every_parameter_has_a_role_and_its_own_learning_rate():
     multipliers = LrMultipliers(
         query_key=1, output_value=2, temperature=3, feedforward=4, norm=5, positions=6, output_map=7

@@ -37,7 +37,10 @@ class ShortMix(torch.autograd.Function):
         else:
             scores = weights.view(queries.shape[0], queries.shape[2], *weights.shape[1:])
             scores.masked_fill_(hidden, torch.finfo(scores.dtype).min)
-            weights = scores.softmax(-1).masked_fill_(hidden, 0.0).flatten(0, 1)
+            weights = scores.softmax(-1)
+            if hidden.all(-1).any():  # elsewhere the softmax itself leaves zeros
+                weights = weights.masked_fill_(hidden, 0.0)
+            weights = weights.flatten(0, 1)
         ctx.save_for_backward(q, k, v, weights)
         return _rows(torch.bmm(v, weights.mT), queries.shape[2])
 

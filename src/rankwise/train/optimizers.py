@@ -134,20 +134,31 @@ class Muon(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
+            alike: dict[tuple[object, ...], list[Tensor]] = {}
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._update(parameter, parameter.grad, group)
+                    kind = (parameter.shape, parameter.dtype, parameter.device)
+                    alike.setdefault(kind, []).append(parameter)
+            for parameters in alike.values():
+                self._update(parameters, group)
         return loss
 
-    def _update(self, parameter: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+    def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        """Parameters of one shape, orthogonalised as one stack: small matrices cost calls, not operations."""
+        directions = orthogonalized(torch.stack([self._direction(p, group["momentum"]) for p in parameters]))
+        scale = group["lr"] * 0.2 * math.sqrt(max(parameters[0].shape[-2:]))
+        for parameter, direction in zip(parameters, directions, strict=True):
+            if group["weight_decay"]:
+                parameter.mul_(1 - group["lr"] * group["weight_decay"])
+            parameter.add_(direction, alpha=-scale)
+
+    def _direction(self, parameter: Tensor, momentum: float) -> Tensor:
         state = self.state[parameter]
         if not state:
             state["momentum"] = torch.zeros_like(parameter)
-        mean = state["momentum"].lerp_(grad, 1 - group["momentum"])
-        direction = orthogonalized(grad.lerp(mean, group["momentum"]))
-        if group["weight_decay"]:
-            parameter.mul_(1 - group["lr"] * group["weight_decay"])
-        parameter.add_(direction, alpha=-group["lr"] * 0.2 * math.sqrt(max(parameter.shape[-2:])))
+        assert parameter.grad is not None
+        mean = state["momentum"].lerp_(parameter.grad, 1 - momentum)
+        return parameter.grad.lerp(mean, momentum)
 
 
 def orthogonalized(matrices: Float[Tensor, "*H R D"]) -> Float[Tensor, "*H R D"]:
@@ -157,11 +168,14 @@ def orthogonalized(matrices: Float[Tensor, "*H R D"]) -> Float[Tensor, "*H R D"]
     """
     tall = matrices.shape[-2] > matrices.shape[-1]
     x = (matrices.mT if tall else matrices).float()
+    shape = x.shape
+    x = x.reshape(-1, *shape[-2:])
     x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=1e-20)
     a, b, c = _QUINTIC
     for _ in range(_ROUNDS):
         gram = x @ x.mT
-        x = a * x + (b * gram + c * gram @ gram) @ x
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    x = x.view(shape)
     return (x.mT if tall else x).to(matrices.dtype)
 
 
