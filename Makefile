@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-slow test-faults lint types imports bench format clean
+.PHONY: help demo test test-slow test-faults lint types imports bench docs docs-pictures format clean
 help:                 ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/: .*##/ —/'
 
@@ -43,6 +43,13 @@ test-faults: $(VENV)/.dev ## kills, corruption, fuzzing for a minute; writes doc
 
 bench: $(VENV)/.dev   ## ratios against peers, measured in one run
 	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.dev    ## the site, in build/site; a warning or a broken link is an error
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees docs build/site
+	@echo build/site/index.html
+
+docs-pictures: $(VENV)/.dev ## follow the tutorial and keep what it draws in docs/pictures
+	OMP_NUM_THREADS=1 $(BIN)/python -m docs.tools.pictures
 
 format: $(VENV)/.dev  ## write what ruff wants
 	$(BIN)/ruff check --fix .

@@ -43,7 +43,7 @@ class MultiheadAttention(nn.Module):
 
     Other options: ``qk_norm`` RMS-normalises every query and key over its R coordinates with one learned gain for
     all heads; ``rope`` rotates queries and keys (a ``RotarySpec``, a base, or True); ``causal`` lets query i see
-    keys j <= i; ``window`` w lets it see |i - j| < w. ``rank`` may exceed ``dim``.
+    keys j <= i; ``window`` w lets it see ``|i - j| < w``. ``rank`` may exceed ``dim``.
 
     Gradient of hardmax: it flows through the chosen value and the output map; through the choice there is none,
     so the weights of queries and keys (and the temperature) receive none, or zeros.

@@ -16,7 +16,7 @@ from rankwise.errors import ShapeError, require_int
 
 @dataclass(frozen=True)
 class FactoredMatrix:
-    """``left @ right`` with left [*B, M, K] and right [*B, K, N], kept as its two factors.
+    """``left @ right`` with left ``[*B, M, K]`` and right ``[*B, K, N]``, kept as its two factors.
 
     Spectral quantities come from a QR of both factors and an SVD of the small core,
     ``left = Q_l R_l``, ``right^T = Q_r R_r``, ``left right = Q_l (R_l R_r^T) Q_r^T``: O((M + N) K^2), and no

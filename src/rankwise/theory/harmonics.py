@@ -42,7 +42,7 @@ def visible_dim(rank: int, degree: int) -> int:
     """C(r+l-1, l): how many harmonics of degree ``degree`` a projection to ``rank`` < dim coordinates can see. Exact.
 
     Our derivation: the harmonic parts of the degree-l forms in r variables are independent as long as r < d (no form
-    in fewer than d variables is a multiple of |x|^2). The slides' C(r+l, l) is valid too but loose.
+    in fewer than d variables is a multiple of ``|x|^2``). The slides' C(r+l, l) is valid too but loose.
     """
     require_int("rank", rank, minimum=1)
     require_int("degree", degree, minimum=0)

@@ -1,0 +1,36 @@
+"""The site: ``make docs`` builds it from this directory; every warning is an error (docs/decisions/0006)."""
+
+from rankwise import __version__
+
+project = "rankwise"
+author = "The rankwise maintainers"
+copyright = "The rankwise maintainers, Apache-2.0"  # noqa: A001 (Sphinx's name)
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
+exclude_patterns = ["tools/**"]
+# Every page says where it stands in index.md; a heading of any page can be linked to as page.md#its-words.
+myst_heading_anchors = 3
+
+# The API reference: what a module exports, in the order in which it is written, annotations as they stand in the source.
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+autodoc_default_options = {"members": True, "show-inheritance": True}
+python_maximum_signature_line_length = 88
+add_module_names = False
+suppress_warnings: list[str] = []
+
+html_theme = "furo"
+html_title = "rankwise"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_last_updated_fmt = None
+html_theme_options = {"navigation_with_keys": True}
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
+
+copybutton_prompt_text = "$ "  # outputs and prompts stay out of the clipboard
+copybutton_only_copy_prompt_lines = True

@@ -1,0 +1,49 @@
+"""Commands of the pages that a test does not run as they stand. All of them are here, each with its reason.
+
+Every entry must match a command, or ``test_commands`` fails: the list cannot outlive the pages.
+"""
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RunOtherwise:
+    """What is put behind the command when it is run in ``make test`` and in ``make test-slow``; None: it is not run."""
+
+    pattern: str
+    quick: tuple[str, ...] | None
+    full: tuple[str, ...] | None
+    reason: str
+
+
+AS_IT_STANDS = ()
+DRY = ("--dry-run",)
+EXCEPTIONS = (
+    # Not run here.
+    RunOtherwise(r"make (demo|test)\b.*", None, None, "minutes, in an environment of its own"),
+    RunOtherwise(r"make docs", None, None, "test_site.py builds the site with the same arguments"),
+    RunOtherwise(r"make docs-pictures", None, None, "follows the tutorial, as test_commands does, and keeps its pictures"),
+    RunOtherwise(r"python3 -m venv .*", None, None, "makes an environment"),
+    RunOtherwise(r"\.venv/bin/pip install .*", None, None, "installs, from the network"),
+    RunOtherwise(r"\. \.venv/bin/activate", None, None, "a shell's own"),
+    RunOtherwise(r"\.venv/bin/rankwise demo", None, None, "minutes; tests/cli/test_demo.py runs it in small"),
+    # Planned, not trained.
+    RunOtherwise(r"rankwise reproduce (figure1|theorem|language)( --seeds 3| --keep results)?( +#.*)?", DRY, DRY, "trains for minutes"),
+    RunOtherwise(r"rankwise reproduce figure1 --preset paper --engine ray .*", DRY, DRY, "a cluster, and days"),
+    RunOtherwise(r"rankwise sweep FILE.toml --engine ray.*", DRY, DRY, "a cluster; tests/sweep/engines/test_ray.py has one"),
+    # In full when there is time.
+    RunOtherwise(r"rankwise reproduce (figure1|theorem) --preset smoke", DRY, AS_IT_STANDS, "trains for 20 s or more"),
+    RunOtherwise(r"rankwise reproduce figure1 --no-train", None, ("--preset", "smoke"), "draws what the smoke preset has trained"),
+    RunOtherwise(r"rankwise reproduce barrier( +#.*)?", ("--preset", "smoke"), AS_IT_STANDS, "a minute at laptop size"),
+    RunOtherwise(r"rankwise need .*", ("--steps", "4"), AS_IT_STANDS, "trains forms for 10 s"),
+    RunOtherwise(r"rankwise sweep FILE.toml( +#.*)?", DRY, AS_IT_STANDS, "starts workers, which load torch"),
+    RunOtherwise(r"rankwise sweep ranks.toml --store my-runs", DRY, AS_IT_STANDS, "trains for 10 s"),
+    RunOtherwise(r"rankwise (results|report) .*my-runs.*", None, AS_IT_STANDS, "reads what that sweep trained"),
+    RunOtherwise(r"python examples/nanogpt_swap.py", ("--steps", "2"), AS_IT_STANDS, "trains for a minute"),
+)  # fmt: skip
+
+
+def exception_of(command: str) -> RunOtherwise | None:
+    """The first entry that matches the whole command."""
+    return next((entry for entry in EXCEPTIONS if re.fullmatch(entry.pattern, command)), None)
