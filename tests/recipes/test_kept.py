@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,11 +67,11 @@ def test_a_picture_takes_the_rows_of_its_preset_by_any_protocol_and_seed():
 
 def test_kept_results_are_a_table_a_picture_and_a_part_of_the_readme(tmp_path):
     first, second = cliff.sweep("smoke"), cliff.sweep("smoke", seeds=3)
-    keep("cliff", "smoke", cliff, first, rows(first, 0.5), tmp_path, WHERE)
+    keep("cliff", "smoke", cliff, [first], rows(first, 0.5), tmp_path, WHERE)
     readme = tmp_path / "README.md"
     assert "6 runs, 1 seed\n" in readme.read_text()
     readme.write_text(readme.read_text().replace("# Results", "# Our results"))
-    done = keep("cliff", "smoke", cliff, second, rows(second, 0.25), tmp_path, WHERE)
+    done = keep("cliff", "smoke", cliff, [cliff.sweep("smoke"), second], rows(second, 0.25), tmp_path, WHERE)
     names = {"cliff-smoke.png", "cliff-smoke.svg", "cliff.csv", "README.md"}
     assert {path.name for path in done.files} == names == {path.name for path in tmp_path.iterdir()}
     found = read_rows(tmp_path / "cliff.csv")
@@ -85,7 +86,7 @@ def test_kept_results_are_a_table_a_picture_and_a_part_of_the_readme(tmp_path):
 
 def test_the_table_of_figure_1_has_exactly_the_promised_columns(tmp_path):
     sweep = figure1.sweep("smoke")
-    keep("figure1", "smoke", figure1, sweep, rows_of("figure1", sweep, lambda run: 0.5), tmp_path, WHERE)
+    keep("figure1", "smoke", figure1, [sweep], rows_of("figure1", sweep, lambda run: 0.5), tmp_path, WHERE)
     assert (tmp_path / "figure1.csv").read_text().splitlines()[0] == ",".join(COLUMNS)
 
 
@@ -123,3 +124,28 @@ def test_the_commit_is_that_of_the_repository_or_the_version_without_one(monkeyp
 @pytest.mark.parametrize("text", ["", "# Results\n", "<!-- begin broken -->\nno end"])
 def test_a_readme_without_whole_parts_still_takes_one(text):
     assert "## x" in with_part(text, "cliff-smoke", "## x")
+
+
+def test_other_data_has_its_own_picture_and_no_picture_mixes_data(tmp_path):
+    sweep = cliff.sweep("smoke")
+    drawn = {}
+
+    class Recipe:
+        PRESETS = cliff.PRESETS
+        KEYS = ("data",)
+        sweep = staticmethod(cliff.sweep)
+
+        @staticmethod
+        def present(preset, rows, stem):
+            drawn[stem.name] = {row.extra["data"] for row in rows}
+            return cliff.present(preset, rows, stem)
+
+    for data, path in (("digits", None), ("mnist", "somewhere/my mnist")):
+        new = rows_of("cliff", sweep, lambda run: 0.5, lambda run, data=data: {"data": data})
+        new = [replace(row, run_id=f"{row.run_id}-{data}") for row in new]
+        keep("cliff", "smoke", Recipe, [sweep], new, tmp_path, WHERE, data=path)
+    assert drawn == {"cliff-smoke": {"digits"}, "cliff-smoke-my_mnist": {"mnist"}}
+    assert len(read_rows(tmp_path / "cliff.csv")) == 2 * sweep.size()
+    _, parts = split_parts((tmp_path / "README.md").read_text())
+    assert sorted(parts) == ["cliff-smoke", "cliff-smoke-my_mnist"]
+    assert "## cliff, smoke, my_mnist" in parts["cliff-smoke-my_mnist"]

@@ -98,7 +98,11 @@ def reproduce(
             done = recipe.present(preset, rows, out / figure)
             done = replace(done, files=(*done.files, write_rows(rows, out / f"{figure}.csv")))
         else:
-            done = keep_results(figure, preset, recipe, sweep, rows, keep, provenance(figure, preset, given, keep))
+            whole = sweep_of(figure, preset, {name: value for name, value in given.items() if name == "data"})
+            told = provenance(figure, preset, given, keep)
+            done = keep_results(
+                figure, preset, recipe, (whole, sweep), rows, keep, told, data=None if data is None else data.name
+            )
     else:
         closed_form = find_recipe(figure)
         flags = {"dry-run": dry_run, "keep": keep is not None, "no-train": not train, **dict.fromkeys(given, True)}

@@ -42,23 +42,30 @@ def keep(
     figure: str,
     preset: str,
     recipe: TrainedRecipe,
-    sweep: SweepSpec,
+    sweeps: Sequence[SweepSpec],
     rows: Sequence[ResultRow],
     directory: Path,
     provenance: Provenance,
+    *,
+    data: str | None = None,
 ) -> Reproduced:
-    """Merge ``rows`` into ``directory``, draw the preset's picture from what is there, and say so in the README."""
+    """Merge ``rows`` into ``directory``, draw the preset's picture from what is there, and say so in the README.
+
+    ``sweeps`` say which kept rows belong into the picture besides: the preset as a whole, and what was asked for.
+    A picture of other ``data`` than the preset's has its own name, and no picture mixes data.
+    """
     table = directory / f"{figure}.csv"
     before = read_rows(table) if table.exists() else []
     merged = merge(before, rows, recipe.KEYS)
     write_rows(merged, table)
-    drawn = of_preset(merged, recipe.sweep(preset), sweep)
-    stem = directory / f"{figure}-{preset}"
-    done = recipe.present(preset, drawn, stem)
+    same = {row.extra.get("data") for row in rows}
+    drawn = [row for row in of_preset(merged, *sweeps) if row.extra.get("data") in same]
+    name = f"{figure}-{preset}" if data is None else f"{figure}-{preset}-{_word(data)}"
+    done = recipe.present(preset, drawn, directory / name)
     readme = directory / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.exists() else _HEAD
-    part = readme_part(figure, preset, done, drawn, provenance)
-    readme.write_text(with_part(text, f"{figure}-{preset}", part), encoding="utf-8")
+    part = readme_part(name, figure, done, drawn, provenance)
+    readme.write_text(with_part(text, name, part), encoding="utf-8")
     return replace(done, files=(*done.files, table, readme))
 
 
@@ -82,20 +89,20 @@ def of_preset(rows: Sequence[ResultRow], *sweeps: SweepSpec) -> list[ResultRow]:
     return [row for row in rows if row.run_id in ids or (*_values(row, _SHAPE), row.sequences) in shapes]
 
 
-def readme_part(figure: str, preset: str, done: Reproduced, rows: Sequence[ResultRow], provenance: Provenance) -> str:
-    """Heading, picture, where it comes from, and what to read in it."""
+def readme_part(name: str, figure: str, done: Reproduced, rows: Sequence[ResultRow], provenance: Provenance) -> str:
+    """Heading, picture ``name``.png, where it comes from, and what to read in it."""
     runs = {row.run_id: row for row in rows}.values()
     seeds = len({row.seed for row in runs})
     reading = "\n".join(f"- {line}" for line in done.reading.splitlines())
     return (
-        f"## {figure}, {preset}\n\n"
-        f"![{figure}, preset {preset}]({figure}-{preset}.png)\n\n"
+        f"## {figure}, {name.removeprefix(f'{figure}-').replace('-', ', ')}\n\n"
+        f"![{name}]({name}.png)\n\n"
         f"- command: `{provenance.command}`\n"
         f"- commit when it was measured and drawn: {provenance.commit} (the run ids in the table fix the training)\n"
         f"- machine: {provenance.machine}\n"
         f"- time: {duration(sum(row.seconds for row in runs))} of training, one core a run; {len(runs)} runs, "
         f"{seeds} seed{'s' * (seeds > 1)}\n"
-        f"- numbers: [{figure}.csv]({figure}.csv), vector graphics: [{figure}-{preset}.svg]({figure}-{preset}.svg)\n\n"
+        f"- numbers: [{figure}.csv]({figure}.csv), vector graphics: [{name}.svg]({name}.svg)\n\n"
         f"{reading}\n"
     )
 
@@ -151,6 +158,11 @@ def commit_of_this_code() -> str:
 def _git(directory: Path, *words: str) -> str:
     done = subprocess.run(["git", *words], cwd=directory, capture_output=True, text=True, timeout=10, check=True)
     return done.stdout.strip()
+
+
+def _word(path: str) -> str:
+    """The name of a file as part of another's."""
+    return re.sub(r"\W+", "_", Path(path).stem)
 
 
 def _values(row: ResultRow, names: Sequence[str]) -> tuple[object, ...]:

@@ -7,7 +7,8 @@ import pytest
 from rankwise.errors import InvalidInputError
 from rankwise.recipes.registry import find_trained_recipe, sweep_of
 from rankwise.recipes.rows import read_rows, write_rows
-from rankwise.recipes.tokens import in_context, saturation
+from rankwise.recipes.tokens import in_context, language, saturation
+from rankwise.recipes.tokens.families import families_of
 from rankwise.recipes.trained import TrainedRun
 from rankwise.spec import InContextSpec, MatchSpec, RunSpec, TextSpec, plain
 from rankwise.spec.read import from_plain
@@ -55,11 +56,18 @@ def test_every_run_reads_back_equal_and_seeds_are_three_at_laptop_size(figure, p
     assert all(run.parameters() < 2_000_000 for run in runs)
 
 
-def test_runs_of_saturation_are_those_of_language_and_images():
-    shared = {run.id for name in ("language", "images") for run in sweep_of(name, "laptop", {}).runs}
-    both = {run.id for run in sweep_of("saturation", "laptop", {}).runs}
-    assert shared < both
-    assert len(both - shared) == 30  # latent attention: five sizes each, three seeds
+def test_runs_of_other_figures_are_shared():
+    runs = {name: {run.id for run in sweep_of(name, "laptop", {}).runs} for name in FIGURES}
+    assert runs["language"] | runs["images"] < runs["saturation"]
+    assert len(runs["in-context"] & runs["saturation"]) == 6  # four heads of rank 4 and 16, three seeds
+    assert len(runs["depth"] & (runs["language"] | runs["images"])) == 18  # two layers: three ranks, three seeds, twice
+
+
+def test_rows_of_different_texts_are_different_families():
+    runs = sweep_of("language", "smoke", {"seeds": 2}).runs
+    rows = language.rows([made_up(run, 0.5) for run in runs])
+    other = [replace(row, extra=row.extra | {"data": "enwik8"}) for row in rows]
+    assert [len(curves.rows) for curves in families_of([*rows, *other])] == [len(rows), len(rows)]
 
 
 def test_equal_parameters_are_equal_and_the_other_panel_adds_heads():

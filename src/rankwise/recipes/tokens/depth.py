@@ -27,7 +27,7 @@ from rankwise.spec import RunSpec, SweepSpec
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-KEYS = ("task", "attention", "kv_lora_rank")
+KEYS = ("task", "data", "attention", "kv_lora_rank")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PROBE = 8
 PERFORMANCE = {"text": "bits per byte", "images": "accuracy", "in_context": "squared error / variance"}
 LEVELS = ("unigram", "bigram", "logistic")
 DRAWN = ("bigram", "logistic")  # single bytes lie so far off that they would flatten the curve
@@ -40,15 +39,13 @@ class Family:
     latent: int | None = None
 
     def runs(self, seeds: int) -> list[RunSpec]:
-        """Every size with every seed, probed."""
+        """Every size with every seed."""
         fixed = {"dim": self.dim, "layers": self.layers, "heads": self.heads}
         shapes = [
             Shape(**fixed, rank=size) if self.latent is None else Shape(**fixed, rank=self.latent, kv_lora_rank=size)
             for size in self.sizes
         ]
-        return [
-            token_run(self.task, shape, self.budget, seed, probe=PROBE) for shape in shapes for seed in range(seeds)
-        ]
+        return [token_run(self.task, shape, self.budget, seed) for shape in shapes for seed in range(seeds)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +122,8 @@ def families_of(rows: Sequence[ResultRow]) -> list[Curves]:
     found: dict[tuple[object, ...], list[ResultRow]] = {}
     for row in rows:
         fixed_rank = row.rank if row.extra["attention"] == "latent" else 0
-        key = (row.extra["task"], row.extra["attention"], row.dim, row.layers, row.heads, row.points, fixed_rank)
+        kind = (row.extra["task"], row.extra["data"], row.extra["attention"])
+        key = (*kind, row.dim, row.layers, row.heads, row.points, fixed_rank)
         found.setdefault(key, []).append(row)
     return [curves for group in found.values() if len((curves := Curves(rows=tuple(group))).sizes()) > 1]
 

@@ -20,6 +20,7 @@ import torch
 
 from rankwise.recipes.registry import Reproduced, pick_preset
 from rankwise.recipes.rows import Mean, ResultRow, Value, mean_over_seeds, result_row
+from rankwise.recipes.tokens.families import Family
 from rankwise.recipes.tokens.runs import Budget, Shape, token_run
 from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import GUIDE, new_figure, save_figure
@@ -56,6 +57,11 @@ class Settings:
             (panel, Shape(dim=self.dim, layers=self.layers, heads=heads, rank=rank))
             for panel, heads, rank in equal + fixed
         ]
+
+    def family(self, heads: int, sizes: tuple[int, ...]) -> Family:
+        """The first function learned by ``heads`` heads of each size."""
+        shape = {"dim": self.dim, "layers": self.layers, "heads": heads}
+        return Family(task=self.tasks[0], sizes=sizes, budget=self.budget, **shape)
 
 
 _NEAREST = InContextSpec(

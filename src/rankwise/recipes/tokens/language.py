@@ -21,7 +21,7 @@ from rankwise.recipes.tokens.runs import Budget, text_task, token_rows
 from rankwise.recipes.trained import TrainedRun
 from rankwise.spec import SweepSpec
 
-KEYS = ("task", "attention", "kv_lora_rank")
+KEYS = ("task", "data", "attention", "kv_lora_rank")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from rankwise.tasks.image_files import find_mnist, read_mnist
 from rankwise.tasks.images import ImagePatches, logistic_error
 from rankwise.tasks.text import Text, bigram_bits, unigram_bits
 
+PROBE = 8
 TIMES = ("start", "quarter", "half", "three_quarters", "end")
 RANKS = ("hardmax", "effective", "stable", "above_0.1", "above_0.01", "above_0.001")
 
@@ -50,14 +51,14 @@ class Budget:
     weight_decay: float = 0.01
 
 
-def token_run(task: AnyTaskSpec, shape: Shape, budget: Budget, seed: int, *, probe: int | None = None) -> RunSpec:
-    """The run of ``shape`` on ``task``."""
+def token_run(task: AnyTaskSpec, shape: Shape, budget: Budget, seed: int) -> RunSpec:
+    """The run of ``shape`` on ``task``; always probed, so that figures with the same model share its run."""
     interface = task.interface
     assert interface is not None
     return RunSpec(
         task=task,
         seed=seed,
-        probe=probe,
+        probe=PROBE,
         model=ModelSpec(
             dim=shape.dim,
             layers=shape.layers,
@@ -108,6 +109,15 @@ def images_task(source: str, patch: int, shift: int, data: str | None) -> Images
     return ImagesSpec(source="digits", patch=patch, shift=shift)
 
 
+def data_name(task: AnyTaskSpec) -> str:
+    """What the examples are made of, in a word: rows of different data are never averaged."""
+    if isinstance(task, ImagesSpec):
+        return task.source
+    if isinstance(task, TextSpec):
+        return "standard library" if task.path is None else Path(task.path).name
+    return "drawn"
+
+
 def split_data(data: str | None) -> tuple[str | None, str | None]:
     """``data`` of a figure that has both: a directory is images, anything else a text."""
     return (None, data) if data is not None and Path(data).expanduser().is_dir() else (data, None)
@@ -131,6 +141,7 @@ def _columns(trained: TrainedRun) -> dict[str, Value]:
     scalars = {name: value for name, value in (trained.details or {}).items() if isinstance(value, float)}
     return {
         "task": task,
+        "data": data_name(run.task),
         "attention": "ordinary" if latent is None else "latent",
         "kv_lora_rank": latent or 0,
         "performance": trained.error if lower_is_better(task) else 1 - trained.error,

@@ -6,7 +6,8 @@ The claim of "On the Limitation and Redundancy of Transformers: A Rank Perspecti
 and performance stop growing at the same place, also for latent attention (MLA), whose ``kv_lora_rank`` is swept here
 at a fixed head dimension. Its definitions of rank and its tables are not public; ours: hardmax rank over n, mean over
 heads and eight held-out sequences, and one rule for all knees (``knees.py``). One panel a family of runs that differ in
-that one size. The runs of ``language`` and ``images`` are among them: with the same store they are not trained again.
+that one size. Runs of ``in-context``, ``language`` and ``images`` are among them: with the same store they are not
+trained again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from rankwise.recipes.registry import Reproduced, pick_preset
 from rankwise.recipes.rows import ResultRow
-from rankwise.recipes.tokens import images, language
+from rankwise.recipes.tokens import images, in_context, language
 from rankwise.recipes.tokens.families import (
     PERFORMANCE,
     Curves,
@@ -37,57 +38,76 @@ from rankwise.spec import SweepSpec
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-KEYS = ("task", "attention", "kv_lora_rank")
+KEYS = ("task", "data", "attention", "kv_lora_rank")
 _RANK, _PERFORMANCE = COLOURS[0], COLOURS[1]
 _COLUMNS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """``text`` and ``pictures`` make the families of each task from its base family."""
+    """``families`` makes them from the files of text and of images, if any are given."""
 
-    base: str
-    text: Callable[[Family], list[Family]]
-    pictures: Callable[[Family], list[Family]]
+    families: Callable[[str | None, str | None], list[Family]]
     seeds: int = 3
 
 
-def _with_latent(rank: int, sizes: tuple[int, ...]) -> Callable[[Family], list[Family]]:
-    """The family itself, and latent attention of head dimension ``rank``."""
-    return lambda base: [base, replace(base, latent=rank, sizes=sizes)]
+def _smoke(text: str | None, pictures: str | None) -> list[Family]:
+    seen = images.PRESETS["smoke"].family(pictures)
+    learned = in_context.PRESETS["smoke"].family(4, (1, 4))
+    return [learned, language.PRESETS["smoke"].family(text), seen, replace(seen, latent=4, sizes=(1, 8))]
 
 
-def _everything(rank: int, sizes: tuple[int, ...]) -> Callable[[Family], list[Family]]:
-    """Also other dims, head counts and depths, one changed at a time."""
+def _laptop(text: str | None, pictures: str | None) -> list[Family]:
+    """Every task; on images, the cheapest, also another dim, head count, depth and sequence length."""
+    spoken = language.PRESETS["laptop"].family(text)
+    seen = images.PRESETS["laptop"].family(pictures)
+    return [
+        in_context.PRESETS["laptop"].family(4, (1, 4, 16)),
+        spoken,
+        replace(spoken, latent=16, sizes=(2, 8, 16, 32)),
+        seen,
+        replace(seen, latent=8, sizes=(1, 2, 4, 8, 16)),
+        *(replace(other, sizes=(1, 2, 4, 8)) for other in _varied(seen, heads=(2,), layers=(1,))),
+        replace(images.PRESETS["laptop"], patch=4, mnist_patch=7, ranks=(1, 2, 4, 8)).family(pictures),
+    ]
 
-    def families(base: Family) -> list[Family]:
-        varied = [replace(base, dim=base.dim // 2), replace(base, layers=1), replace(base, layers=2 * base.layers)]
-        varied += [replace(base, heads=heads) for heads in (base.heads // 2, 2 * base.heads)]
-        return [*_with_latent(rank, sizes)(base), *varied]
 
-    return families
+def _full(text: str | None, pictures: str | None) -> list[Family]:
+    spoken = language.PRESETS["full"].family(text)
+    seen = images.PRESETS["full"].family(pictures)
+    learned = in_context.PRESETS["full"].family(8, (1, 2, 4, 8, 16, 32, 64))
+    return [
+        learned,
+        *_varied(learned, heads=(4, 16), layers=(6,)),
+        spoken,
+        replace(spoken, latent=32, sizes=(1, 2, 4, 8, 16, 32, 64, 128)),
+        *_varied(spoken, heads=(4, 16), layers=(1, 8)),
+        *(replace(language.PRESETS["full"], context=length).family(text) for length in (64, 1024)),
+        seen,
+        replace(seen, latent=16, sizes=(1, 2, 4, 8, 16, 32)),
+        *_varied(seen, heads=(2, 8), layers=(1, 8)),
+        replace(images.PRESETS["full"], mnist_patch=7).family(pictures),
+    ]
+
+
+def _varied(base: Family, *, heads: tuple[int, ...], layers: tuple[int, ...]) -> list[Family]:
+    """Half the dim, other head counts, other depths: one changed at a time."""
+    shapes = [replace(base, dim=base.dim // 2)]
+    shapes += [replace(base, heads=count) for count in heads]
+    return [*shapes, *(replace(base, layers=count) for count in layers)]
 
 
 PRESETS: dict[str, Settings] = {
-    "smoke": Settings(base="smoke", text=lambda base: [base], pictures=_with_latent(4, (1, 8)), seeds=1),
-    "laptop": Settings(
-        base="laptop", text=_with_latent(16, (2, 4, 8, 16, 32)), pictures=_with_latent(8, (1, 2, 4, 8, 16))
-    ),
-    "full": Settings(
-        base="full", text=_everything(32, (1, 2, 4, 8, 16, 32, 64, 128)), pictures=_everything(16, (1, 2, 4, 8, 16, 32))
-    ),
+    "smoke": Settings(families=_smoke, seeds=1),
+    "laptop": Settings(families=_laptop),
+    "full": Settings(families=_full),
 }
-_OTHER_LENGTHS = {"full": (64, 1024)}
 
 
 def sweep(preset: str = "laptop", *, seeds: int | None = None, data: str | None = None) -> SweepSpec:
     """The runs of all families; ``data`` is a text file, or a directory of MNIST."""
     settings = pick_preset(PRESETS, preset)
-    text_data, image_data = split_data(data)
-    spoken = language.PRESETS[settings.base]
-    families = settings.text(spoken.family(text_data))
-    families += [replace(spoken, context=length).family(text_data) for length in _OTHER_LENGTHS.get(preset, ())]
-    families += settings.pictures(images.PRESETS[settings.base].family(image_data))
+    families = settings.families(*split_data(data))
     runs = [run for family in families for run in family.runs(seeds or settings.seeds)]
     return SweepSpec(name=f"saturation ({preset})", runs=tuple(runs))
 
