@@ -177,40 +177,37 @@ def _script(argv: list[str]) -> int:
 
 
 def shows(shown: str, printed: str) -> bool:
-    """Whether ``printed`` is what a page shows, but for ``...``, the breaking of lines, and a tenth of any number.
+    """Whether ``printed`` holds what a page shows, but for ``...``, the breaking of lines, and a tenth of any number.
 
     A tenth, because another processor rounds otherwise and training multiplies that.
     """
-    pattern = _gaps(shown)
-    found = re.search(pattern, _plain(printed), flags=re.DOTALL)
-    if found is None:
+    words, start = printed.split(), 0
+    for part in _parts(shown):
+        ends = len(words) - len(part) + 1
+        at = next((at for at in range(start, ends) if all(map(_same_word, part, words[at:]))), None)
+        if at is None:
+            return False
+        start = at + len(part)
+    return True
+
+
+def _parts(shown: str) -> Iterator[list[str]]:
+    part: list[str] = []
+    for word in (*shown.split(), "..."):
+        if word != "...":
+            part.append(word)
+        elif part:
+            yield part
+            part = []
+
+
+def _same_word(shown: str, printed: str) -> bool:
+    if shown == printed:
+        return True
+    numbers = [[float(number.replace(",", "")) for number in _NUMBER.findall(word)] for word in (shown, printed)]
+    if _NUMBER.sub("#", shown) != _NUMBER.sub("#", printed):
         return False
-    return all(_close(a, b) for a, b in zip(_numbers_of(_kept(shown)), _numbers_of(found.groups()), strict=True))
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _kept(shown: str) -> list[str]:
-    return [_plain(part) for part in re.split(r"(?:^|\s)\.\.\.(?=\s|$)", shown) if part.strip()]
-
-
-def _gaps(shown: str) -> str:
-    """A pattern with one group for each part between two gaps; numbers are any numbers."""
-    parts = []
-    for part in _kept(shown):
-        pieces = [re.escape(piece) for piece in _NUMBER.split(part)]
-        parts.append("(" + _NUMBER.pattern.join(pieces) + ")")
-    return ".*?".join(parts)
-
-
-def _numbers_of(texts: Any) -> list[float]:
-    return [float(number.replace(",", "")) for text in texts for number in _NUMBER.findall(text)]
-
-
-def _close(one: float, other: float) -> bool:
-    return abs(one - other) <= 0.1 * max(abs(one), abs(other)) + 0.005
+    return all(abs(one - other) <= 0.1 * max(abs(one), abs(other)) for one, other in zip(*numbers, strict=True))
 
 
 def answers(source: str) -> Iterator[tuple[int, str, str]]:

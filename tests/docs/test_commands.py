@@ -137,6 +137,7 @@ def test_what_is_shown_is_compared(tmp_path):
     assert not shows("need 5", "rank 5")
     assert not shows("a\n...\nb", "b a")
     assert not shows("rank 3 ... error", "rank 4 error")
+    assert shows("a\n...\nrank 8 error 0.1", "a rank 1 error 0.4 rank 8 error 0.1")
 
 
 def test_failing_commands_and_wrong_answers_are_seen(tmp_path):
