@@ -1,6 +1,11 @@
 """The site: ``make docs`` builds it from this directory; every warning is an error (docs/decisions/0006)."""
 
+import shutil
+from pathlib import Path
+
 from rankwise import __version__
+
+HERE = Path(__file__).parent
 
 project = "rankwise"
 author = "The rankwise maintainers"
@@ -19,7 +24,6 @@ autodoc_preserve_defaults = True
 autodoc_default_options = {"members": True, "show-inheritance": True}
 python_maximum_signature_line_length = 88
 add_module_names = False
-suppress_warnings: list[str] = []
 
 html_theme = "furo"
 html_title = "rankwise"
@@ -34,3 +38,11 @@ pygments_dark_style = "a11y-high-contrast-dark"
 
 copybutton_prompt_text = "$ "  # outputs and prompts stay out of the clipboard
 copybutton_only_copy_prompt_lines = True
+
+
+def setup(app):
+    """Measured pages are shown where readers of the site expect them; in the repository they stay in results/."""
+    shutil.copytree(HERE.parent / "results", HERE / "results", dirs_exist_ok=True)
+    app.connect(
+        "source-read", lambda app, name, source: source.append(source.pop().replace("](../results/", "](results/"))
+    )

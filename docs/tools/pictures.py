@@ -60,7 +60,9 @@ def keep(drawn: Path, kept: Path) -> None:
         size = round(image.width * scale), round(image.height * scale)
         flat = Image.new("RGB", image.size, "white")
         flat.paste(image, mask=image.getchannel("A") if image.mode == "RGBA" else None)
-        flat.resize(size, Image.Resampling.LANCZOS).quantize(COLOURS, dither=Image.Dither.NONE).save(kept, optimize=True)
+        flat.resize(size, Image.Resampling.LANCZOS).quantize(COLOURS, dither=Image.Dither.NONE).save(
+            kept, optimize=True
+        )
     print(f"{kept.relative_to(DOCS.parent)}: {kept.stat().st_size / 1e3:.0f} kB")
 
 

@@ -21,8 +21,13 @@ def reader_files(directory: Path) -> Path:
     """``directory`` with all of them, under the names that the pages use."""
     random = np.random.default_rng(0)
     for name, rows in (("keys", 300), ("queries", 200)):
-        np.save(directory / f"{name}.npy", random.standard_normal((rows, DIM)).astype(np.float32) / np.arange(1, DIM + 1))
-    save_file({"embeddings": torch.randn(200, DIM, generator=torch.Generator().manual_seed(0))}, directory / "vectors.safetensors")
+        np.save(
+            directory / f"{name}.npy", random.standard_normal((rows, DIM)).astype(np.float32) / np.arange(1, DIM + 1)
+        )
+    save_file(
+        {"embeddings": torch.randn(200, DIM, generator=torch.Generator().manual_seed(0))},
+        directory / "vectors.safetensors",
+    )
     text = "How much rank does an attention head need, and how many heads? "
     (directory / "FILE").write_text(text * 40)
     model = saved(_tiny_model(), directory / "DIR")

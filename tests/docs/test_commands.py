@@ -17,7 +17,7 @@ from docs.tools.commands import Command, File, Python, Reader, WrongPage, agrees
 from rankwise.cli import main
 
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("[a-qs-z]*/*.md"))]
+PAGES = [ROOT / "README.md", *(page for page in sorted(DOCS.rglob("*.md")) if "results" not in page.parts)]
 WITH_COMMANDS = [page for page in PAGES if blocks_of(page)]
 FROM_NOTHING = ("tutorial.md",)
 """Pages that make all they need."""
