@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 
 project = "rankwise"
 author = "The rankwise maintainers"
-copyright = "The rankwise maintainers, Apache-2.0"  # noqa: A001 (Sphinx's name)
+copyright = "The rankwise maintainers, Apache-2.0"
 version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
@@ -17,7 +17,7 @@ exclude_patterns = ["tools/**"]
 # Every page says where it stands in index.md; a heading of any page can be linked to as page.md#its-words.
 myst_heading_anchors = 3
 
-# The API reference: what a module exports, in the order in which it is written, annotations as they stand in the source.
+# The API reference: what a module exports, in the order of the source.
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True

@@ -11,9 +11,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from PIL import Image
-
 from docs.tools.commands import Python, Reader, blocks_of
+from PIL import Image
 
 DOCS = Path(__file__).parents[1]
 DRAWN = {"barrier": "figures/barrier.png", "theorem": "figures/theorem.png", "need": "need.png", "report": "report.png"}

@@ -19,29 +19,33 @@ class RunOtherwise:
 
 AS_IT_STANDS = ()
 DRY = ("--dry-run",)
-EXCEPTIONS = (
-    # Not run here.
-    RunOtherwise(r"make (demo|test)\b.*", None, None, "minutes, in an environment of its own"),
-    RunOtherwise(r"make docs", None, None, "test_site.py builds the site with the same arguments"),
-    RunOtherwise(r"make docs-pictures", None, None, "follows the tutorial, as test_commands does, and keeps its pictures"),
-    RunOtherwise(r"python3 -m venv .*", None, None, "makes an environment"),
-    RunOtherwise(r"\.venv/bin/pip install .*", None, None, "installs, from the network"),
-    RunOtherwise(r"\. \.venv/bin/activate", None, None, "a shell's own"),
-    RunOtherwise(r"\.venv/bin/rankwise demo", None, None, "minutes; tests/cli/test_demo.py runs it in small"),
-    # Planned, not trained.
-    RunOtherwise(r"rankwise reproduce (figure1|theorem|language)( --seeds 3| --keep results)?( +#.*)?", DRY, DRY, "trains for minutes"),
-    RunOtherwise(r"rankwise reproduce figure1 --preset paper --engine ray .*", DRY, DRY, "a cluster, and days"),
-    RunOtherwise(r"rankwise sweep FILE.toml --engine ray.*", DRY, DRY, "a cluster; tests/sweep/engines/test_ray.py has one"),
-    # In full when there is time.
-    RunOtherwise(r"rankwise reproduce (figure1|theorem) --preset smoke", DRY, AS_IT_STANDS, "trains for 20 s or more"),
-    RunOtherwise(r"rankwise reproduce figure1 --no-train", None, ("--preset", "smoke"), "draws what the smoke preset has trained"),
-    RunOtherwise(r"rankwise reproduce barrier( +#.*)?", ("--preset", "smoke"), AS_IT_STANDS, "a minute at laptop size"),
-    RunOtherwise(r"rankwise need .*", ("--steps", "4"), AS_IT_STANDS, "trains forms for 10 s"),
-    RunOtherwise(r"rankwise sweep FILE.toml( +#.*)?", DRY, AS_IT_STANDS, "starts workers, which load torch"),
-    RunOtherwise(r"rankwise sweep ranks.toml --store my-runs", DRY, AS_IT_STANDS, "trains for 10 s"),
-    RunOtherwise(r"rankwise (results|report) .*my-runs.*", None, AS_IT_STANDS, "reads what that sweep trained"),
-    RunOtherwise(r"python examples/nanogpt_swap.py", ("--steps", "2"), AS_IT_STANDS, "trains for a minute"),
-)  # fmt: skip
+SMOKE = ("--preset", "smoke")
+EXCEPTIONS = tuple(
+    RunOtherwise(*entry)
+    for entry in (
+        # Not run here.
+        (r"make (demo|test)\b.*", None, None, "minutes, in an environment of its own"),
+        (r"make docs", None, None, "test_site.py builds the site with the same arguments"),
+        (r"make docs-pictures", None, None, "follows the tutorial, as test_commands does"),
+        (r"python3 -m venv .*", None, None, "makes an environment"),
+        (r"\.venv/bin/pip install .*", None, None, "installs, from the network"),
+        (r"\. \.venv/bin/activate", None, None, "a shell's own"),
+        (r"\.venv/bin/rankwise demo", None, None, "minutes; tests/cli/test_demo.py runs it in small"),
+        # Planned, not trained.
+        (r"rankwise reproduce (figure1|theorem|language)( --seeds 3| --keep results)?( +#.*)?", DRY, DRY, "minutes"),
+        (r"rankwise reproduce figure1 --preset paper --engine ray .*", DRY, DRY, "a cluster, and days"),
+        (r"rankwise sweep FILE.toml --engine ray.*", DRY, DRY, "a cluster; tests/sweep/engines/test_ray.py has one"),
+        # In full when there is time.
+        (r"rankwise reproduce (figure1|theorem) --preset smoke", DRY, AS_IT_STANDS, "trains for 20 s or more"),
+        (r"rankwise reproduce figure1 --no-train", None, SMOKE, "draws what the smoke preset has trained"),
+        (r"rankwise reproduce barrier( +#.*)?", None, AS_IT_STANDS, "a minute; the tutorial has its smoke preset"),
+        (r"rankwise need .*", ("--steps", "4"), AS_IT_STANDS, "trains forms for 10 s"),
+        (r"rankwise sweep FILE.toml( +#.*)?", DRY, AS_IT_STANDS, "starts workers, which load torch"),
+        (r"rankwise sweep ranks.toml --store my-runs", DRY, AS_IT_STANDS, "trains for 10 s"),
+        (r"rankwise (results|report) .*my-runs.*", None, AS_IT_STANDS, "reads what that sweep trained"),
+        (r"python examples/nanogpt_swap.py", ("--steps", "2"), AS_IT_STANDS, "trains for a minute"),
+    )
+)
 
 
 def exception_of(command: str) -> RunOtherwise | None:

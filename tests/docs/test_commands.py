@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from docs.tools.commands import Command, File, Python, Reader, WrongPage, agrees, answers, blocks_of, shows
 from exceptions import EXCEPTIONS, exception_of
 from reader_files import ROOT, reader_files
 
-from docs.tools.commands import Command, File, Python, Reader, WrongPage, agrees, answers, blocks_of, shows
+from rankwise.audit.need.measurement import NeedSettings
 from rankwise.cli import main
 
 DOCS = ROOT / "docs"
@@ -59,6 +60,13 @@ def directory_for(page, granted, tmp_path, *, quick):
     return tmp_path
 
 
+@pytest.fixture
+def few_questions(monkeypatch):
+    """``rankwise need`` asks 8,192 questions of every form; a sixteenth is enough to see that a page can be followed."""
+    monkeypatch.setitem(NeedSettings.__init__.__kwdefaults__, "questions", 512)
+
+
+@pytest.mark.usefixtures("few_questions")
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=name)
 def test_a_page_can_be_followed(page, granted, tmp_path):
     follow(page, directory_for(page, granted, tmp_path, quick=True), quick=True)

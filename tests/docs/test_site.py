@@ -1,4 +1,4 @@
-"""The site: built as ``make docs`` builds it, every link of it leads somewhere, and nothing is fetched from elsewhere."""
+"""The site, built as ``make docs`` builds it: every link leads somewhere, nothing is fetched from elsewhere."""
 
 import re
 import subprocess
