@@ -21,6 +21,7 @@ myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
+autodoc_inherit_docstrings = False  # what torch says of every module's forward is no help
 autodoc_default_options = {"members": True, "show-inheritance": True}
 python_maximum_signature_line_length = 88
 add_module_names = False

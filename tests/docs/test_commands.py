@@ -62,8 +62,14 @@ def directory_for(page, granted, tmp_path, *, quick):
 
 @pytest.fixture
 def few_questions(monkeypatch):
-    """``rankwise need`` asks 8,192 questions of every form; a sixteenth is enough to see that a page can be followed."""
-    monkeypatch.setitem(NeedSettings.__init__.__kwdefaults__, "questions", 512)
+    """``rankwise need`` asks 8,192 questions of every form; here a sixteenth of them."""
+    check = NeedSettings.__post_init__
+
+    def fewer(settings):
+        check(settings)
+        object.__setattr__(settings, "questions", 512)
+
+    monkeypatch.setattr(NeedSettings, "__post_init__", fewer)
 
 
 @pytest.mark.usefixtures("few_questions")

@@ -86,7 +86,7 @@ def test_make_docs_builds_with_the_same_arguments():
 def test_every_page_is_in_the_contents():
     """Each Markdown file of docs stands in a table of contents, so that a newcomer can find it."""
     index = (ROOT / "docs" / "index.md").read_text() + (ROOT / "docs" / "api" / "index.md").read_text()
-    listed = set(re.findall(r"^([\w/-]+)$", index, flags=re.MULTILINE))
+    listed = set(re.findall(r"^(?:.* <)?([\w/-]+)>?$", index, flags=re.MULTILINE))
     pages = [path for folder in (".", "api") for path in (ROOT / "docs" / folder).glob("*.md") if path.stem != "index"]
     names = {
         path.stem if path.parent.name == "api" else str(path.relative_to(ROOT / "docs").with_suffix(""))
