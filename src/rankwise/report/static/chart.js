@@ -34,8 +34,9 @@ function lineChart(host) {
     picture.replaceChildren(
       svg("text", { class: "title", x: inner.left, y: 16 }, spec.title),
       axes(spec, x, y, inner),
-      levels(spec.levels ?? [], y, inner),
+      svg("g", { class: "levels" }, shownLevels(spec, y).map((level) => svg("line", { x1: inner.left, x2: inner.right, y1: y(level.y), y2: y(level.y) }))),
       svg("g", {}, spec.series.map((one) => drawSeries(one, x, y, inner, placed))),
+      levelNames(shownLevels(spec, y), y, inner),
       svg("g", { class: "focus" }),
     );
   }
@@ -105,27 +106,24 @@ function axes(spec, x, y, inner) {
   );
 }
 
-// Levels that are close share a label: two texts on top of each other say nothing.
-function levels(found, y, inner) {
-  const sorted = found.filter((level) => y.shows(level.y)).sort((a, b) => a.y - b.y);
+const shownLevels = (spec, y) => (spec.levels ?? []).filter((level) => y.shows(level.y)).sort((a, b) => b.y - a.y);
+
+// From the top down, each above its line, or below it where that place is taken. Close levels share a name: two texts on
+// top of each other say nothing.
+function levelNames(sorted, y, inner) {
   const groups = [];
   for (const level of sorted) {
     const last = groups.at(-1);
-    if (last && Math.abs(y(last.at(-1).y) - y(level.y)) < 13) last.push(level);
+    if (last && y(level.y) - y(last.at(-1).y) < 13) last.push(level);
     else groups.push([level]);
   }
-  return svg("g", { class: "levels" },
-    sorted.map((level) => svg("line", { x1: inner.left, x2: inner.right, y1: y(level.y), y2: y(level.y) })),
-    groups.map((group) =>
-      svg("text", { x: inner.right, y: beside(group, y, inner), "text-anchor": "end" },
-        group.map((level) => level.name).reverse().join(" · "))),
-  );
-}
-
-// Above its line, or below it where the name of the axis stands.
-function beside(group, y, inner) {
-  const above = y(group.at(-1).y) - 4;
-  return above < inner.top + 12 ? y(group[0].y) + 13 : above;
+  let taken = inner.top + 1; // above stands the name of the axis
+  return svg("g", { class: "levels" }, groups.map((group) => {
+    const above = y(group[0].y) - 4;
+    const at = above - 10 >= taken ? above : y(group.at(-1).y) + 13;
+    taken = at + 3;
+    return svg("text", { x: inner.right, y: at, "text-anchor": "end" }, group.map((level) => level.name).join(" · "));
+  }));
 }
 
 function drawSeries(one, x, y, inner, placed) {

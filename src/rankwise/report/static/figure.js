@@ -1,5 +1,5 @@
 // What surrounds a chart: the tooltip, its announcement, the table behind it and the downloads beside it.
-const EXPORTED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity", "font-family", "font-size", "font-weight"];
+const EXPORTED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "paint-order", "opacity", "font-family", "font-size", "font-weight"];
 
 function showTip(x, y, lines, opens) {
   const tip = byId("tip");
