@@ -109,3 +109,18 @@ def test_names_of_levels_stay_apart(driver, probed, width):
             for other in chart[at + 1 :]:
                 apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] + 3 or other[3] <= one[1] + 3
                 assert apart, (one[4], other[4])
+
+
+def test_titles_fit_a_phone(driver, probed):
+    browsing.resize(driver, 340, 900)
+    browsing.open_page(driver, probed)
+    select(driver, "attention-measure", "hardmax")
+    select(driver, "attention-group", "1")
+    select(driver, "attention-layer", "1")
+    shown, whole, right, edge = driver.execute_script("""
+        const title = document.querySelector('#attention-body .title'), box = title.getBoundingClientRect();
+        const panel = title.closest('.panel').getBoundingClientRect();
+        return [title.firstChild.textContent, title.querySelector('title')?.textContent, box.right, panel.right]""")
+    assert whole == "Hardmax rank, mean over the heads of layer 2"
+    assert shown.endswith("…")
+    assert right <= edge

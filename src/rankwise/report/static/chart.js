@@ -36,9 +36,10 @@ function lineChart(host) {
       axes(spec, x, y, inner),
       svg("g", { class: "levels" }, shownLevels(spec, y).map((level) => svg("line", { x1: inner.left, x2: inner.right, y1: y(level.y), y2: y(level.y) }))),
       svg("g", {}, spec.series.map((one) => drawSeries(one, x, y, inner, placed))),
-      levelNames(shownLevels(spec, y), y, inner),
+      levelNames(shownLevels(spec, y), x, y, inner, points),
       svg("g", { class: "focus" }),
     );
+    shorten(picture.querySelector(".title"), inner.right - inner.left + 12);
   }
 
   function mark(found) {
@@ -110,7 +111,7 @@ const shownLevels = (spec, y) => (spec.levels ?? []).filter((level) => y.shows(l
 
 // From the top down, each above its line, or below it where that place is taken. Close levels share a name: two texts on
 // top of each other say nothing.
-function levelNames(sorted, y, inner) {
+function levelNames(sorted, x, y, inner, points) {
   const groups = [];
   for (const level of sorted) {
     const last = groups.at(-1);
@@ -122,8 +123,23 @@ function levelNames(sorted, y, inner) {
     const above = y(group[0].y) - 4;
     const at = above - 10 >= taken ? above : y(group.at(-1).y) + 13;
     taken = at + 3;
-    return svg("text", { x: inner.right, y: at, "text-anchor": "end" }, group.map((level) => level.name).join(" · "));
+    const name = group.map((level) => level.name).join(" · "), left = crowd(name, at, inner.right, -1) > crowd(name, at, inner.left, 1);
+    return svg("text", { x: left ? inner.left + 4 : inner.right, y: at, "text-anchor": left ? "start" : "end" }, name);
   }));
+
+  // How many points lie where the name would stand: 7 pixels a letter from an edge inwards, and a line high.
+  function crowd(name, at, edge, inwards) {
+    return points.filter((p) => Math.abs(y(p.y) - at + 4) < 18 && (x(p.x) - edge) * inwards < 7 * name.length).length;
+  }
+}
+
+// A name that is too long for a narrow screen ends with dots; the whole stays readable by pointing at it.
+function shorten(text, width) {
+  const whole = text.textContent;
+  if (text.getComputedTextLength() <= width) return;
+  for (let kept = whole.length - 2; kept > 8 && text.getComputedTextLength() > width; kept -= 2) text.textContent = `${whole.slice(0, kept).trimEnd()}…`;
+  text.dataset.whole = whole;
+  text.append(svg("title", {}, whole));
 }
 
 function drawSeries(one, x, y, inner, placed) {
