@@ -48,7 +48,7 @@ def write_page(content: PageContent, path: Path) -> Path:
         draft.write_bytes(page)
         draft.replace(path)
     except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}; choose another file with -o") from None
+        raise StorageError(f"{path}: cannot be written: {error.strerror}; choose another file") from None
     return path
 
 
