@@ -42,13 +42,15 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """How long a run is trained, and what it is judged on."""
+    """How long a run is trained (with ``patience``, at most: it ends after so many eighths without improvement), and
+    what it is judged on."""
 
     steps: int
     batch: int
     lr: float = 3e-3
     held_out: int = 512
     weight_decay: float = 0.01
+    patience: int | None = None
 
 
 def token_run(task: AnyTaskSpec, shape: Shape, budget: Budget, seed: int) -> RunSpec:
@@ -79,6 +81,7 @@ def token_run(task: AnyTaskSpec, shape: Shape, budget: Budget, seed: int) -> Run
             steps=budget.steps,
             batch=budget.batch,
             warmup=min(100, budget.steps // 10),
+            patience=budget.patience,
             epoch_steps=max(1, budget.steps // 8),
             validation_batches=-(-budget.held_out // 64),
             validation_batch=min(64, budget.held_out),
