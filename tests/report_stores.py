@@ -60,7 +60,19 @@ def result_of(run, epochs=10):
         "curve": {"steps": steps, "train": [1.1 * value for value in curve], "validation": curve},
         "versions": VERSIONS,
         "threads": 1,
+        **({} if run.probe is None else {"attention": attention_of(run)}),
     }
+
+
+def attention_of(run, tokens=16):
+    """Made-up ranks: snapshot s, layer l, head h have hardmax rank 2 + s + l + h / 4 and half of it effective."""
+    steps = [round(run.optim.steps * quarter / 4) for quarter in range(5)]
+    hardmax = [
+        [[2 + at + layer + head / 4 for head in range(run.model.heads)] for layer in range(run.model.layers)]
+        for at in range(5)
+    ]
+    halved = [[[value / 2 for value in heads] for heads in layers] for layers in hardmax]
+    return {"tokens": tokens, "steps": steps, "hardmax": hardmax, "effective": halved}
 
 
 def write_store(directory, runs, *, failed=(), diverged=(), epochs=10):

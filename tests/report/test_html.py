@@ -145,3 +145,37 @@ def test_an_empty_store_and_one_of_the_theorem_are_pages_too(tmp_path):
     assert "None yet." in empty
     theorem = build_page(PageContent(store=read_store_data(write_store(tmp_path / "theorem", theorem_runs()))))
     assert "0 of 9" in theorem or "of 9" in theorem
+
+
+def test_probed_runs_have_a_part_of_their_own(store, tmp_path):
+    from dataclasses import replace
+
+    assert 'id="attention-body"' not in build_page(PageContent(store=read_store_data(store)))
+    run = replace(trade_off_runs()[-1], probe=8)
+    page = build_page(PageContent(store=read_store_data(write_store(tmp_path / "probed", [run]))))
+    assert 'id="attention-body"' in page
+    (kept,) = block(page, "data-store")["runs"]
+    assert "attention.hardmax" not in kept["result"]
+    attention = kept["attention"]
+    assert (attention["tokens"], attention["steps"]) == (16, [0, 50, 100, 150, 200])
+    heads = run.model.heads
+    assert attention["ranks"]["hardmax"][4][2] == pytest.approx([8 + (heads - 1) / 8, 8, 8 + (heads - 1) / 4])
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "ranks",
+        {},
+        {"tokens": 4, "steps": [0]},
+        {"tokens": None, "steps": [0], "hardmax": [[[1.0]]]},
+        {"tokens": 4, "steps": [0, 1], "hardmax": [[[1.0]]]},
+        {"tokens": 4, "steps": [0], "hardmax": [[[]]]},
+        {"tokens": 4, "steps": [0], "hardmax": [[["<b>"]]]},
+        {"tokens": 4, "steps": [0], "hardmax": 3},
+    ],
+)
+def test_ranks_in_no_known_form_are_left_out(table):
+    from rankwise.report.store_data import _attention
+
+    assert _attention(table) is None

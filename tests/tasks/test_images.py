@@ -69,7 +69,10 @@ def test_every_form_of_mnist_reads_the_same(tmp_path, write):
         (lambda d: (d / "train-images-idx3-ubyte").write_bytes(b"garbage" * 99), "expected an idx file of bytes"),
         (lambda d: (d / "train-labels-idx1-ubyte").write_bytes(bytes((0, 0, 8, 1, 0, 0, 0, 9))), "after the header"),
         (lambda d: (d / "x_train.csv").write_text("1,2,3\n"), "expected rows of 785 numbers"),
-        (lambda d: (d / "x_train.csv").write_text("1,2,x\n"), "expected rows of numbers from 0 to 255"),
+        (lambda d: (d / "x_train.csv").write_text("1,2,x\n"), "expected equal rows of numbers from 0 to 255"),
+        (lambda d: (d / "x_train.csv").write_text("1,2,3\n4,5\n"), "expected equal rows of numbers from 0 to 255"),
+        (lambda d: (d / "x_train.csv").write_text("1,2,300\n"), "expected equal rows of numbers from 0 to 255"),
+        (lambda d: (d / "x_train.csv").write_text("label,pixel\n"), "expected rows of 785 numbers, got none"),
     ],
 )
 def test_damaged_files_are_refused_by_name(tmp_path, damage, words):

@@ -10,15 +10,20 @@ import os
 import sys
 from collections.abc import Sequence
 
+from rankwise import __version__
 from rankwise.errors import RankwiseError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse ``argv`` (default: the process's arguments), run the command, return the exit code."""
-    from rankwise.cli.commands import app
+    from rankwise.cli.commands import run
 
+    given = sys.argv[1:] if argv is None else list(argv)
+    if given == ["--version"]:
+        print(f"rankwise {__version__}")
+        return 0
     try:
-        app().cli(prog="rankwise", description=_DESCRIPTION, args=argv)
+        run(given)
         sys.stdout.flush()
     except RankwiseError as error:
         print(f"rankwise: {error}", file=sys.stderr)
@@ -30,9 +35,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (`| head`) has what it wants; python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.filename is None:  # not about a file that the user named: a bug, or a broken machine
+            raise
+        print(f"rankwise: {error.filename!s:.200}: {error.strerror}", file=sys.stderr)
+        return 2
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 2 if leaving.code else 0
     return 0
-
-
-_DESCRIPTION = "How much rank does an attention head need, and how many heads?"

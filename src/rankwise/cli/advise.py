@@ -36,13 +36,14 @@ def advise(
     Each suggestion says its reason, how sure it is (theorem, our derivation, heuristic, measurement) and what it does
     not prove. Numbers given here win over those of the files.
 
-    Examples: rankwise advise --config config.json --need need.json
-    and rankwise advise --dim 768 --heads 12 --context 1024
+    Example: rankwise advise --config config.json --need need.json
+
+    Example: rankwise advise --dim 768 --heads 12 --context 1024
 
     Args:
         config: A Hugging Face config.json, or the folder that holds it.
         audit: What rankwise audit wrote with -o.
-        need: What rankwise need printed with --json; without it the need is that of isotropic data, the worst case.
+        need: What rankwise need wrote with -o; without it the need is that of isotropic data, the worst case.
         dim: Model dimension.
         heads: Query heads of a layer.
         kv_heads: Heads with keys and values of their own (default: all).

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from rankwise.cli.output import print_json
+from rankwise.cli.output import print_json, require_target
 from rankwise.errors import InvalidInputError, require_int
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def audit(
     tokens: Path | None = None,
     length: int | None = None,
     pieces: int = 8,
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o", "--out"])] = None,
     page: Path = Path("audit.html"),
     open: bool = False,
     json: bool = False,
@@ -43,7 +43,9 @@ def audit(
     Example: rankwise audit ./all-MiniLM-L6-v2 -o audit.json
 
     With texts the model is also run (extra audit; by the source of transformers, never by its own), and the ranks of
-    its attention matrices are given beside those of random attention: rankwise audit DIR --text README.md
+    its attention matrices are given beside those of random attention.
+
+    Example: rankwise audit DIR --text README.md
 
     Any other layout by its tensors' names: rankwise audit weights.safetensors --q 'blocks.{layer}.wq'
     --k 'blocks.{layer}.wk' --v 'blocks.{layer}.wv' --o 'blocks.{layer}.wo' --heads 12
@@ -70,6 +72,9 @@ def audit(
         open: Open the page in the browser.
         json: Print the report as one JSON object instead of tables, and write no page.
     """
+    for option, file in (("-o", output), ("--page", None if json else page)):
+        if file is not None:
+            require_target(option, file)
     names = _names(q, k, v, o, heads, kv_heads, head_dim, transposed)
     from rankwise.audit.files.source import open_model
     from rankwise.audit.layouts import attention_layers

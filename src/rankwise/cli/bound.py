@@ -11,6 +11,8 @@ from rankwise.cli.output import console, print_json
 def bound(*, dim: int, rank: int, heads: float, error: float | None = None, json: bool = False) -> None:
     """The least error of one attention layer on nearest-neighbour search: what heads of low rank cannot do.
 
+    Example: rankwise bound --dim 64 --rank 8 --heads 512 --error 0.05
+
     Args:
         dim: Dimension of the points and the query.
         rank: Rank of each head's query-key form, at most dim.

@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tyro
 from tyro.extras import SubcommandApp
 
+DESCRIPTION = """How much rank does an attention head need, and how many heads?
 
-def app() -> SubcommandApp:
+rankwise COMMAND --help says more, with an example; rankwise doctor what is installed; rankwise --version which one."""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Parse the arguments and call the command they name."""
+    if os.environ.get("NO_COLOR"):  # tyro does not look
+        tyro._experimental_options["ansi_codes"] = False
+    whole = bool(arguments) and not arguments[0].startswith("-")
+    commands = SubcommandApp()
+    for command in all_commands():
+        first = inspect.cleandoc(command.__doc__ or "").split("\n\n")[0]
+        commands.command(help=None if whole else first)(command)
+    commands.cli(prog="rankwise", description=DESCRIPTION, args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
+
+
+def all_commands() -> tuple[Callable[..., Any], ...]:
     """All commands, in the order ``rankwise --help`` shows them."""
     from rankwise.cli.advise import advise
     from rankwise.cli.audit import audit
@@ -22,8 +44,7 @@ def app() -> SubcommandApp:
     from rankwise.cli.status import status
     from rankwise.cli.sweep import sweep
 
-    commands = SubcommandApp()
-    for command in (
+    return (
         demo,
         reproduce,
         sweep,
@@ -38,6 +59,4 @@ def app() -> SubcommandApp:
         advise,
         models,
         doctor,
-    ):
-        commands.command(command)
-    return commands
+    )

@@ -30,6 +30,8 @@ def demo(
 
     Takes minutes; stopped or killed, the same command continues.
 
+    Example: rankwise demo --open
+
     Args:
         store: Directory for results, checkpoints and the figure.
         workers: How many runs at a time; one for every core if not given.

@@ -20,6 +20,8 @@ def models(*, config: Path | None = None, json: bool = False) -> None:
     H r / d is 1 in the standard scaling. 4rHd counts the attention weights of a layer as the paper does, every head
     with its own queries, keys, values and outputs.
 
+    Example: rankwise models --config config.json
+
     Args:
         config: A Hugging Face config.json (or the folder that holds it) to place in the table.
         json: Print one JSON object instead of a table.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from rankwise.cli.output import console, print_json
+from rankwise.cli.output import console, print_json, require_target, to_json
 from rankwise.errors import InvalidInputError, require_int
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def need(
     heads: int = 1,
     steps: int = 200,
     seed: int = 0,
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o", "--out"])] = None,
     figure: Path | None = None,
     page: Path = Path("need.html"),
     open: bool = False,
@@ -45,8 +46,9 @@ def need(
     PCA, random projections. Isotropic data of the same dimension stand beside it as the worst case. Error 1 is a key
     taken at random, 0 the nearest one.
 
-    Examples: rankwise need keys.npy --queries queries.npy --target 0.05 --figure need.png
-    and rankwise need --model DIR --text FILE --json > need.json, for rankwise advise --need need.json
+    Example: rankwise need keys.npy --queries queries.npy --target 0.05 --figure need.png
+
+    Example, for rankwise advise --need need.json: rankwise need --model DIR --text FILE -o need.json
 
     Args:
         vectors: The keys, one a row: .npy, or .safetensors (see --tensor).
@@ -64,6 +66,7 @@ def need(
         heads: Number of heads in the bound for isotropic data that is drawn beside.
         steps: Steps of training a form; 0 keeps to the SVD.
         seed: Of everything random.
+        output: Also write the measurement as JSON to this file, for advise and report.
         figure: Also draw the curves, as PNG at this path.
         page: The page to look at; its path is the last line.
         open: Open the page in the browser.
@@ -72,6 +75,9 @@ def need(
     from rankwise.audit.need.document import need_document
     from rankwise.audit.need.measurement import NeedSettings
 
+    for option, file in (("-o", output), ("--figure", figure), ("--page", None if json else page)):
+        if file is not None:
+            require_target(option, file)
     if figure is not None:
         from rankwise.report.figures import require_drawing
 
@@ -91,6 +97,9 @@ def need(
             raise InvalidInputError("--text, --layers: only with --model")
         found, source = _of_vectors(vectors, queries, tensor, query_tensor, settings)
     document = need_document(found, source)
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(to_json(document), encoding="utf-8")
     if figure is not None:
         from rankwise.report.need import save_need_figure
 

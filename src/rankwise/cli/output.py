@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from rankwise.errors import InvalidInputError
+
 
 def print_json(answer: Mapping[str, Any] | Sequence[Any]) -> None:
-    """``answer`` as strict JSON on stdout: no NaN, no infinity, keys in the order given."""
-    print(json.dumps(answer, indent=2, allow_nan=False))
+    """``answer`` as strict JSON on stdout."""
+    print(to_json(answer), end="")
+
+
+def to_json(answer: Mapping[str, Any] | Sequence[Any]) -> str:
+    """Strict JSON for people and programs: no NaN, no infinity, keys in the order given, a newline at the end."""
+    return json.dumps(answer, indent=2, allow_nan=False) + "\n"
 
 
 class _PatientConsole(Console):
@@ -25,6 +34,20 @@ def console() -> Console:
     """A console on stdout that respects NO_COLOR and does not cut tables when it is not a terminal."""
     out = _PatientConsole(highlight=False)
     return out if out.is_terminal else _PatientConsole(highlight=False, width=160)
+
+
+def require_target(option: str, path: Path, *, folder: bool = False) -> None:
+    """Refuse what ``option`` cannot write to now, rather than after minutes of work."""
+    if path.is_dir() if not folder else path.is_file():
+        wanted, came = ("a folder", "the file") if folder else ("a file", "the folder")
+        raise InvalidInputError(f"{option}: expected {wanted} to write, got {came} {path}")
+    place = path
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if place != path and not place.is_dir():
+        raise InvalidInputError(f"{option}: expected a place for {path}, got the file {place} on the way")
+    if not os.access(place, os.W_OK):
+        raise InvalidInputError(f"{option}: expected a place that can be written, got {place}")
 
 
 def short(number: float) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
-from rankwise.cli.output import console, print_json
+from rankwise.cli.output import console, print_json, require_target
 from rankwise.errors import InvalidInputError
 
 
@@ -24,7 +24,7 @@ def reduce(
     pieces: int = 64,
     curve: bool = True,
     sensitivity: bool = True,
-    out: Path | None = None,
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
     figure: Path | None = None,
     json: bool = False,
 ) -> None:
@@ -54,6 +54,7 @@ def reduce(
     """
     wanted = _wanted(rank)
     if figure is not None:
+        require_target("--figure", figure.with_suffix(".png"))
         from rankwise.report.figures import require_drawing
 
         if not curve or not (text or tokens is not None):

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from rankwise.cli.output import print_json
+from rankwise.cli.output import print_json, require_target
 from rankwise.errors import InvalidInputError
 
 
@@ -19,7 +19,7 @@ def report(
     audit: Path | None = None,
     need: Path | None = None,
     reduce: Path | None = None,
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html"),
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o", "--out"])] = Path("report.html"),
     open: bool = False,
     json: bool = False,
 ) -> None:
@@ -32,7 +32,7 @@ def report(
     Args:
         store: Directory that a sweep, reproduce or demo wrote to.
         audit: What rankwise audit wrote with -o.
-        need: What rankwise need printed with --json.
+        need: What rankwise need wrote with -o.
         reduce: What rankwise reduce printed with --json, or the reduction.json it wrote.
         output: The page to write.
         open: Open the page in the browser.
@@ -44,6 +44,7 @@ def report(
         )
     if output.suffix.lower() not in (".html", ".htm"):
         raise InvalidInputError(f"-o: expected a file that ends in .html, got {output}")
+    require_target("-o", output)
     from rankwise.cli.page import page_content, say_page
     from rankwise.report.html import first_figures, write_page
 

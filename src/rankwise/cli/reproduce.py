@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
-from rankwise.cli.output import console, print_json
+from rankwise.cli.output import console, print_json, require_target
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.recipes.registry import FIGURES, TRAINED, find_recipe, find_trained_recipe, sweep_of
 from rankwise.report.figures import new_figure
@@ -21,14 +21,14 @@ def reproduce(
     *,
     preset: str = "laptop",
     seeds: int | None = None,
-    protocol: str | None = None,
+    protocol: Literal["capacity", "paper"] | None = None,
     sequences: int | None = None,
     pieces: tuple[int, ...] = (),
     data: Path | None = None,
     vectors: Path | None = None,
     keep: Path | None = None,
     train: bool = True,
-    out: Path = Path("figures"),
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("figures"),
     store: Path = Path("runs"),
     workers: int | None = None,
     retry: bool = False,
@@ -39,8 +39,11 @@ def reproduce(
 ) -> None:
     """A figure of the papers or of this project, computed here and now: numbers, PNG, SVG and JSON or CSV.
 
-    Some are trained: stopped or killed, the same command continues. For example the full-size Figure 1, as far as one
-    layer, with the best training known: rankwise reproduce figure1 --preset paper --pieces 1
+    Some are trained: stopped or killed, the same command continues.
+
+    Example: rankwise reproduce figure1 --preset smoke
+
+    Example, at full size as far as one layer: rankwise reproduce figure1 --preset paper --pieces 1
 
     Args:
         figure: Which one; its file in rankwise/recipes says what to expect.
@@ -68,6 +71,9 @@ def reproduce(
     if workers is not None:
         require_int("--workers", workers, minimum=1)
     where.check()
+    for option, folder in (("--out", out), ("--keep", keep)):
+        if folder is not None and not dry_run:
+            require_target(option, folder, folder=True)
     options: dict[str, object] = {"protocol": protocol, "sequences": sequences, "seeds": seeds, "vectors": vectors}
     options["data"] = None if data is None else str(data)
     given = {name: value for name, value in (options | {"pieces": pieces or None}).items() if value is not None}

@@ -12,6 +12,8 @@ from rankwise.errors import InvalidInputError
 def results(*, store: Path = Path("runs"), csv: bool = False, json: bool = False) -> None:
     """Every run with its spec, its result and how it ended; on a screen only what differs, with --csv or --json all.
 
+    Example: rankwise results --store rankwise-demo --csv > runs.csv
+
     Args:
         store: Directory that a sweep writes to.
         csv: Print CSV: all columns, one row a run, safe to open in a spreadsheet.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from rankwise.cli.output import console, print_json
 
@@ -10,13 +10,15 @@ from rankwise.cli.output import console, print_json
 def saturate(
     *,
     length: int,
-    mask: str = "full",
+    mask: Literal["full", "causal", "window"] = "full",
     window: int | None = None,
-    keys: str = "gaussian",
+    keys: Literal["gaussian", "unit"] = "gaussian",
     deficit: float = 0.1,
     json: bool = False,
 ) -> None:
     """Barrier and saturation of a random head: its mean hardmax rank, and the head dimension where it stops growing.
+
+    Example: rankwise saturate --length 1024 --mask causal
 
     Args:
         length: Number of tokens.

@@ -10,6 +10,8 @@ from rankwise.cli.output import console, print_json
 def status(*, store: Path = Path("runs"), json: bool = False) -> None:
     """How many runs are done, running, waiting or failed, what runs now, and why the failed ones failed.
 
+    Example: rankwise status --store rankwise-demo
+
     Args:
         store: Directory that a sweep writes to.
         json: Print one JSON object instead of a table.

@@ -27,6 +27,8 @@ def sweep(
 
     Ctrl-C once lets running runs checkpoint, twice stops at once; either way nothing finished is lost.
 
+    Example: rankwise sweep grid.toml --dry-run, then without --dry-run
+
     Args:
         file: The sweep, as TOML or JSON: a base run and axes to vary it along, or a list of runs.
         store: Directory that keeps results and checkpoints.

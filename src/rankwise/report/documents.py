@@ -13,7 +13,7 @@ MAX_BYTES = 64 * 2**20
 
 FORMATS = {
     "audit": ("rankwise-audit/1", "rankwise audit MODEL -o FILE"),
-    "need": ("rankwise-need/1", "rankwise need ... --json > FILE"),
+    "need": ("rankwise-need/1", "rankwise need ... -o FILE"),
     "reduce": ("rankwise-reduction/1", "rankwise reduce MODEL ... --json > FILE"),
 }
 

@@ -22,8 +22,8 @@ from rankwise.report.headline import Figure, best, refutations, trade_offs
 from rankwise.report.store_data import StoreData
 
 _SCRIPTS = (
-    *("dom", "scale", "chart", "figure", "table", "closed_forms", "provenance", "curves", "training", "runs"),
-    *("heatmap", "audit", "need", "explorer", "main"),
+    *("dom", "scale", "chart", "figure", "table", "closed_forms", "provenance", "curves", "training", "attention"),
+    *("runs", "heatmap", "audit", "need", "explorer", "main"),
 )
 _FIRST_FIGURES = 4
 
@@ -48,7 +48,7 @@ def write_page(content: PageContent, path: Path) -> Path:
         draft.write_bytes(page)
         draft.replace(path)
     except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}; choose another file with -o") from None
+        raise StorageError(f"{path}: cannot be written: {error.strerror}; choose another file") from None
     return path
 
 
@@ -161,6 +161,7 @@ def _parts(content: PageContent) -> list[tuple[str, str]]:
     parts = []
     if store is not None:
         parts += [("curves", "Rank against error"), ("training", "Training")] if store.settings else []
+        parts += [("attention", "Attention ranks")] if store.settings and store.probed else []
         parts += [("failures", "Failures")] if store.failures else []
         parts += [("runs", "All runs")]
     parts += [("audit", "Audit")] if content.audit is not None else []

@@ -20,6 +20,12 @@ from rankwise.theory.bounds import Values, error_lower_bound
 _NOT_A_CELL = ("seed", "tags", "device", "time_limit")
 _BARE = {"layers": 1, "residual": False, "norm": "none", "feedforward": 0, "bias": False, "output_map": False}
 _NEIGHBORS = ("nearest", "farthest", "biased")
+_UNITS = {
+    "text": "bits a byte",
+    "images": "share of images misread",
+    "match2": "share of positions answered wrongly",
+    "match3": "share of positions answered wrongly",
+}
 _SOFTMAX, _GENERALISED = "softmax heads", "generalised heads"
 
 
@@ -101,7 +107,7 @@ def _setting(runs: list[tuple[int, Mapping[str, Any], Mapping[str, Any]]]) -> Se
     ]
     order = sorted(cells, key=lambda cell: (cell.layers, cell.facet, cell.protocol, cell.heads * cell.rank, cell.rank))
     dim = first["model"]["dim"]
-    unit = "squared error a query" if task.get("name") in _NEIGHBORS else "error"
+    unit = "squared error a query" if task.get("name") in _NEIGHBORS else _UNITS.get(str(task.get("name")), "error")
     return Setting(title=_title(task, dim), dim=dim, unit=unit, spec=first, in_theorem=in_theorem, cells=tuple(order))
 
 

@@ -1,12 +1,14 @@
 """A store as the page's data: every run with its provenance, and the settings and cells they form.
 
 ``rankwise-report/1``. What all specs share is written once; versions and machines are written once each; a training
-curve keeps at most ``CURVE_POINTS`` epochs, the first and the last among them, and says so.
+curve keeps at most ``CURVE_POINTS`` epochs, the first and the last among them, and says so. Of a probed run's attention
+ranks every layer keeps the mean, the least and the greatest over its heads.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from rankwise.sweep.store import FAILURES, Row, read_store
 FORMAT = "rankwise-report/1"
 CURVE_POINTS = 120
 _CURVE = ("steps", "train", "validation")
-_IN_OWN_FIELDS = ("curve", "versions")
+_IN_OWN_FIELDS = ("curve", "versions", "attention")
 
 Levels = Callable[[Mapping[str, Any]], Mapping[str, float]]
 """The errors of trivial predictors for the task of a run's spec; empty where none are known."""
@@ -40,6 +42,11 @@ class StoreData:
     def failures(self) -> int:
         """How many runs ended without a result."""
         return sum(self.counts[status] for status in FAILURES)
+
+    @property
+    def probed(self) -> bool:
+        """Whether some run recorded the ranks of its attention matrices while it trained."""
+        return any(run["attention"] for run in self.document["runs"])
 
 
 def read_store_data(directory: Path, levels: Levels | None = None) -> StoreData:
@@ -87,6 +94,7 @@ def _run(row: Row, own: dict[str, Any], versions: _Once, machines: _Once) -> dic
         "result": numbers,
         "curve": curve,
         "thinned": thinned,
+        "attention": _attention(result.get("attention")),
         "seconds": row.seconds,
         "attempts": row.attempts,
         "started": row.started,
@@ -129,12 +137,34 @@ def _curve(curve: object) -> tuple[dict[str, list[float | None]] | None, bool]:
     return kept, epochs > points
 
 
+def _attention(table: object) -> dict[str, Any] | None:
+    """Tokens, steps and, by name of the rank, [snapshot][layer] (mean, least, greatest head)."""
+    if not isinstance(table, Mapping):
+        return None
+    steps, names = table.get("steps"), [name for name in table if name not in ("tokens", "steps")]
+    try:
+        ranks = {printable(name): [[_of_heads(heads) for heads in layers] for layers in table[name]] for name in names}
+        whole = ranks and all(len(snapshots) == len(steps or ()) for snapshots in ranks.values())
+    except (TypeError, ValueError):
+        return None
+    if not whole or not isinstance(steps, list) or finite(table.get("tokens")) is None:
+        return None
+    return {"tokens": table["tokens"], "steps": [finite(step) for step in steps], "ranks": ranks}
+
+
+def _of_heads(heads: Sequence[object]) -> list[float | None]:
+    numbers = [number for head in heads if (number := finite(head)) is not None]
+    if not numbers:
+        raise ValueError("no head has a rank")
+    return [_rounded(math.fsum(numbers) / len(numbers)), _rounded(min(numbers)), _rounded(max(numbers))]
+
+
 def _rounded(value: object) -> float | None:
     """Six digits are more than a curve shows; a loss that is not finite is a gap."""
+    if type(value) is float and math.isfinite(value):  # nearly all: a thousand runs have hundreds of thousands
+        return float(f"{value:.6g}")
     number = finite(value)
-    if number is None:
-        return None
-    return value if isinstance(value, int) else float(f"{number:.6g}")
+    return None if number is None else value if isinstance(value, int) else float(f"{number:.6g}")
 
 
 def _plain(value: Any) -> Any:

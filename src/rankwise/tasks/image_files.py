@@ -7,6 +7,7 @@ import struct
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -81,18 +82,19 @@ def _read_csv(directory: Path, part: str) -> tuple[NDArray[np.uint8], NDArray[np
     if not found:
         return None
     path, columns = found[0], 1 + SIDES["mnist"] ** 2
-    lines = read_bytes(path, "MNIST as CSV").splitlines()
-    first = 0 if lines[0][:1].isdigit() else 1
+    content = read_bytes(path, "MNIST as CSV")
+    start = 0 if content[:1].isdigit() else content.find(b"\n") + 1  # a header is skipped
+    if not content[start:].strip():
+        raise InvalidInputError(f"{path}: expected rows of {columns} numbers, got none")
     try:
-        numbers = np.array(b",".join(lines[first:]).split(b","), dtype=np.uint8)
-    except (ValueError, OverflowError):
-        raise InvalidInputError(f"{path}: expected rows of numbers from 0 to 255, got something else") from None
-    if len(numbers) != columns * (len(lines) - first) or not len(numbers):
+        table = np.loadtxt(BytesIO(content[start:]), dtype=np.uint8, delimiter=",", ndmin=2)
+    except (ValueError, OverflowError) as wrong:
+        raise InvalidInputError(f"{path}: expected equal rows of numbers from 0 to 255: {wrong}") from None
+    if table.shape[1] != columns:
         raise InvalidInputError(
             f"{path}: expected rows of {columns} numbers (class, then {columns - 1} pixels), "
-            f"got {len(numbers):,} numbers in {len(lines) - first:,} rows"
+            f"got {len(table):,} rows of {table.shape[1]:,}"
         )
-    table = numbers.reshape(-1, columns)
     return _checked(path, table[:, 1:].reshape(-1, SIDES["mnist"], SIDES["mnist"]), table[:, 0])
 
 

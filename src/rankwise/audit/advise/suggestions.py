@@ -58,7 +58,7 @@ def _about_need(of: Situation, need_isotropic: int) -> Iterator[Suggestion]:
     if need is None:
         yield Suggestion(
             what="Measure the need of your data before changing the rank: rankwise need VECTORS, or "
-            "rankwise need --model DIR --text FILE --json > need.json, then rankwise advise --need need.json.",
+            "rankwise need --model DIR --text FILE -o need.json, then rankwise advise --need need.json.",
             reason=f"Without it only the worst case is known: on isotropic data {shape.heads} heads need at least "
             f"rank {need_isotropic:,} of {shape.dim:,} for error {of.target:g}, and real keys have fewer dimensions.",
             confidence="our derivation",

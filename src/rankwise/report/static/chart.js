@@ -34,10 +34,12 @@ function lineChart(host) {
     picture.replaceChildren(
       svg("text", { class: "title", x: inner.left, y: 16 }, spec.title),
       axes(spec, x, y, inner),
-      levels(spec.levels ?? [], y, inner),
+      svg("g", { class: "levels" }, shownLevels(spec, y).map((level) => svg("line", { x1: inner.left, x2: inner.right, y1: y(level.y), y2: y(level.y) }))),
       svg("g", {}, spec.series.map((one) => drawSeries(one, x, y, inner, placed))),
+      levelNames(shownLevels(spec, y), x, y, inner, points),
       svg("g", { class: "focus" }),
     );
+    shorten(picture.querySelector(".title"), inner.right - inner.left + 12);
   }
 
   function mark(found) {
@@ -105,27 +107,39 @@ function axes(spec, x, y, inner) {
   );
 }
 
-// Levels that are close share a label: two texts on top of each other say nothing.
-function levels(found, y, inner) {
-  const sorted = found.filter((level) => y.shows(level.y)).sort((a, b) => a.y - b.y);
+const shownLevels = (spec, y) => (spec.levels ?? []).filter((level) => y.shows(level.y)).sort((a, b) => b.y - a.y);
+
+// From the top down, each above its line, or below it where that place is taken. Close levels share a name: two texts on
+// top of each other say nothing.
+function levelNames(sorted, x, y, inner, points) {
   const groups = [];
   for (const level of sorted) {
     const last = groups.at(-1);
-    if (last && Math.abs(y(last.at(-1).y) - y(level.y)) < 13) last.push(level);
+    if (last && y(level.y) - y(last.at(-1).y) < 13) last.push(level);
     else groups.push([level]);
   }
-  return svg("g", { class: "levels" },
-    sorted.map((level) => svg("line", { x1: inner.left, x2: inner.right, y1: y(level.y), y2: y(level.y) })),
-    groups.map((group) =>
-      svg("text", { x: inner.right, y: beside(group, y, inner), "text-anchor": "end" },
-        group.map((level) => level.name).reverse().join(" · "))),
-  );
+  let taken = inner.top + 1; // above stands the name of the axis
+  return svg("g", { class: "levels" }, groups.map((group) => {
+    const above = y(group[0].y) - 4;
+    const at = above - 10 >= taken ? above : y(group.at(-1).y) + 13;
+    taken = at + 3;
+    const name = group.map((level) => level.name).join(" · "), left = crowd(name, at, inner.right, -1) > crowd(name, at, inner.left, 1);
+    return svg("text", { x: left ? inner.left + 4 : inner.right, y: at, "text-anchor": left ? "start" : "end" }, name);
+  }));
+
+  // How many points lie where the name would stand: 7 pixels a letter from an edge inwards, and a line high.
+  function crowd(name, at, edge, inwards) {
+    return points.filter((p) => Math.abs(y(p.y) - at + 4) < 18 && (x(p.x) - edge) * inwards < 7 * name.length).length;
+  }
 }
 
-// Above its line, or below it where the name of the axis stands.
-function beside(group, y, inner) {
-  const above = y(group.at(-1).y) - 4;
-  return above < inner.top + 12 ? y(group[0].y) + 13 : above;
+// A name that is too long for a narrow screen ends with dots; the whole stays readable by pointing at it.
+function shorten(text, width) {
+  const whole = text.textContent;
+  if (text.getComputedTextLength() <= width) return;
+  for (let kept = whole.length - 2; kept > 8 && text.getComputedTextLength() > width; kept -= 2) text.textContent = `${whole.slice(0, kept).trimEnd()}…`;
+  text.dataset.whole = whole;
+  text.append(svg("title", {}, whole));
 }
 
 function drawSeries(one, x, y, inner, placed) {

@@ -5,7 +5,7 @@ function initCurves(data) {
   const chooser = h("div", { class: "controls" }), body = h("div", {});
   host.append(chooser, body);
   const pick = chips(chooser, {
-    legend: "Setting", name: "setting", chosen: "0",
+    legend: "Setting", name: "setting", chosen: String(headlined(data.settings)),
     options: data.settings.map((setting, at) => ({ value: String(at), label: setting.title })), changed: draw,
   });
   function draw() {
@@ -14,6 +14,9 @@ function initCurves(data) {
   }
   draw();
 }
+
+// What the headline is about: a setting that trains whole models, if there is one.
+const headlined = (settings) => Math.max(0, settings.findIndex((setting) => !setting.inTheorem));
 
 // d^2.5 where the budget is a power of the dimension, as in the paper; the product otherwise.
 function budgetName(budget, dim) {

@@ -1,5 +1,5 @@
 // What surrounds a chart: the tooltip, its announcement, the table behind it and the downloads beside it.
-const EXPORTED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity", "font-family", "font-size", "font-weight"];
+const EXPORTED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "paint-order", "opacity", "font-family", "font-size", "font-weight"];
 
 function showTip(x, y, lines, opens) {
   const tip = byId("tip");
@@ -52,6 +52,11 @@ function exportSvg(chart) {
   return new XMLSerializer().serializeToString(copy);
 }
 
+function titleOf(chart) {
+  const title = chart.picture.querySelector(".title");
+  return title?.dataset.whole ?? title?.textContent;
+}
+
 function resolve(element, original) {
   const style = getComputedStyle(original);
   for (const name of EXPORTED) element.setAttribute(name, style.getPropertyValue(name));
@@ -72,7 +77,7 @@ function underChart(host, title, charts, table) {
   host.replaceChildren(
     h("div", { class: "tools" },
       h("button", { type: "button", class: "quiet", "data-get": "csv", onclick: () => { const { columns, rows } = table(); download(fileName(name(), "csv"), "text/csv", csv(columns, rows)); } }, "Download CSV"),
-      h("button", { type: "button", class: "quiet", "data-get": "svg", onclick: () => charts().forEach((chart) => download(fileName(chart.picture.querySelector(".title")?.textContent || name(), "svg"), "image/svg+xml", exportSvg(chart))) }, "Download SVG")),
+      h("button", { type: "button", class: "quiet", "data-get": "svg", onclick: () => charts().forEach((chart) => download(fileName(titleOf(chart) || name(), "svg"), "image/svg+xml", exportSvg(chart))) }, "Download SVG")),
     details,
   );
   return refresh;

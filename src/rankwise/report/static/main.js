@@ -27,6 +27,7 @@ initProvenance();
 const storeData = pageData("data-store");
 initCurves(storeData);
 initTraining(storeData);
+initAttention(storeData);
 initRuns(storeData);
 initAudit(pageData("data-audit"));
 initNeed(pageData("data-need"));

@@ -41,7 +41,7 @@ function drawOwnCurve(host, run) {
   });
   lineChart(host)({
     title: "Training loss (dashed) and validation error", describe: `Training loss and validation error of run ${run.id} by step`, height: 220,
-    x: { label: run.thinned ? "step (epochs thinned)" : "step", log: false }, y: { label: "squared error", log: true },
+    x: { label: run.thinned ? "step (epochs thinned)" : "step", log: false }, y: { label: "loss, error", log: true },
     series: [line("training", "train", "s1"), line("validation", "validation", "s0")],
   });
 }

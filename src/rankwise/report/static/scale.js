@@ -31,7 +31,7 @@ function ticks(range, log, most = 6) {
     for (let at = Math.ceil(low / step - 1e-9); at * step <= high * (1 + 1e-9); at++) found.push(Number((at * step).toPrecision(12)));
     return found;
   }
-  for (const steps of [[1, 2, 3, 5, 7], [1, 2, 5], [1, 3], [1]]) {
+  for (const steps of [[1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9], [1, 2, 3, 5, 7], [1, 2, 5], [1, 3], [1]]) {
     const found = logTicks(low, high, steps);
     if (found.length <= most + 1 && found.length >= 2) return found;
   }

@@ -1,12 +1,23 @@
+// The panels of all settings with those of their cells whose runs have what `has` asks for.
+function runGroups(data, has) {
+  const first = data.settings[headlined(data.settings)];
+  return [first, ...data.settings.filter((setting) => setting !== first)].flatMap((setting) =>
+    distinct(setting.cells.map((cell) => cell.facet)).map((facet) => ({
+      label: data.settings.length > 1 ? `${setting.title}: ${facet}` : facet, setting,
+      cells: setting.cells.filter((cell) => cell.facet === facet && cell.runs.some((index) => has(data.runs[index]))),
+    }))).filter((group) => group.cells.length);
+}
+
+// The colour of a rank among all ranks of a panel.
+function toneOfRank(ranks, rank) {
+  return ranks.length > 6 ? `ramp r${Math.round((ranks.indexOf(rank) * 8) / (ranks.length - 1))}` : `s${ranks.indexOf(rank)}`;
+}
+
 // Training curves: every run of one panel, coloured by rank, so that a curve that had not settled is seen.
 function initTraining(data) {
   const host = byId("training-body");
   if (!host || !data) return;
-  const groups = data.settings.flatMap((setting) =>
-    distinct(setting.cells.map((cell) => cell.facet)).map((facet) => ({
-      label: data.settings.length > 1 ? `${setting.title}: ${facet}` : facet, setting,
-      cells: setting.cells.filter((cell) => cell.facet === facet && cell.runs.some((index) => data.runs[index].curve)),
-    }))).filter((group) => group.cells.length);
+  const groups = runGroups(data, (run) => run.curve);
   if (!groups.length) {
     host.append(h("p", { class: "note" }, "No run of this store kept a training curve."));
     return;
@@ -36,7 +47,7 @@ function initTraining(data) {
       y: { label: group().setting.unit, log: height() === "log", zero: true },
       series: found.map(({ cell, index, run }) => ({
         name: `rank ${shown(cell.rank)}`, marker: null, faint: found.length > 24,
-        tone: ranks.length > 6 ? `ramp r${Math.round((ranks.indexOf(cell.rank) * 8) / (ranks.length - 1))}` : `s${ranks.indexOf(cell.rank)}`,
+        tone: toneOfRank(ranks, cell.rank),
         points: run.curve.steps.map((x, at) => ({
           x, y: run.curve[what()][at], open: () => openProvenance(data, [index], cellName(cell)),
           tip: () => [cellName(cell), ["seed", shown(specOf(data, run).seed)], ["step", shown(x)], ["training loss", shown(run.curve.train[at], 4)], ["validation error", shown(run.curve.validation[at], 4)]],
