@@ -22,7 +22,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 autodoc_inherit_docstrings = False  # what torch says of every module's forward is no help
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {"members": True}
 python_maximum_signature_line_length = 88
 add_module_names = False
 
