@@ -121,7 +121,7 @@ def test_results_in_three_forms(rankwise, three):
     [
         (("sweep", "nothing.toml"), "rankwise: nothing.toml: expected a readable file, got: No such file or directory"),
         (("sweep", "three.toml", "--workers", "0"), "rankwise: --workers: expected at least 1, got 0"),
-        (("status",), "rankwise: runs: expected a store, got no runs.db in it; make one: rankwise sweep FILE"),
+        (("status",), "rankwise: runs: expected a store, got no runs.db in it; name another with --store, or"),
         (("results", "--store", "x"), "rankwise: x: expected a store"),
     ],
 )

@@ -24,9 +24,9 @@ def nanogpt():
 
 
 def test_every_example_is_tested_and_listed():
-    names = {path.name for path in EXAMPLES.glob("*.py")}
+    names = {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".toml")}
     listed = (EXAMPLES / "README.md").read_text()
-    assert names == {"nanogpt_swap.py", "transformers_attention.py", "export_head_dim.py"}
+    assert names == {"nanogpt_swap.py", "transformers_attention.py", "export_head_dim.py", "grid.toml"}
     assert all(f"]({name})" in listed for name in names)
 
 
@@ -85,3 +85,17 @@ def test_an_example_run_as_a_script_names_what_cannot_be_exported():
     assert done.returncode == 1
     assert "value_rank: expected rank=48" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_grid_reads_and_its_runs_train(tmp_path, capsys):
+    from dataclasses import replace
+
+    from rankwise.cli import main
+    from rankwise.spec import SweepSpec, read_spec
+    from rankwise.train.loop import train
+
+    assert main(["sweep", str(EXAMPLES / "grid.toml"), "--dry-run", "--store", str(tmp_path / "runs")]) == 0
+    assert "18 runs, 18 to do" in " ".join(capsys.readouterr().out.split())
+    run = next(iter(read_spec(SweepSpec, EXAMPLES / "grid.toml").expand()))
+    result = train(replace(run, optim=replace(run.optim, steps=2)))
+    assert result.steps == 2

@@ -58,7 +58,6 @@ def _facts() -> dict[str, Any]:
         "compiler (for torch.compile)": shutil.which("g++") or shutil.which("clang++") or "none found",
         "free disk here": f"{shutil.disk_usage(Path.cwd()).free / 1e9:.1f} GB",
         "free disk for temporary files": f"{shutil.disk_usage(tempfile.gettempdir()).free / 1e9:.1f} GB",
-        "browser tests": (shutil.which("chromium") and shutil.which("chromedriver")) or "no chromium and chromedriver",
         **{f"extra {extra}": _extra(extra, modules) for extra, modules in _EXTRAS.items()},
     }
 

@@ -224,7 +224,8 @@ def read_store(directory: Path) -> StoreReader:
     path = database(directory)
     if not path.exists():
         raise InvalidInputError(
-            f"{directory}: expected a store, got no {path.name} in it; make one: rankwise sweep FILE"
+            f"{directory}: expected a store, got no {path.name} in it; name another with --store, "
+            "or make one: rankwise sweep FILE"
         )
     return StoreReader(directory, connect_to_read(path))
 

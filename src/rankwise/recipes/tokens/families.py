@@ -11,7 +11,7 @@ from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import Mean, ResultRow, mean_over_seeds
 from rankwise.recipes.tokens.knees import Knee, find_knee
 from rankwise.recipes.tokens.runs import TIMES, Budget, Shape, lower_is_better, token_run
-from rankwise.report.figures import COLOURS, label_level, new_figure, ramp, save_figure
+from rankwise.report.figures import COLOURS, GUIDE, label_level, new_figure, ramp, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series
 from rankwise.spec import AnyTaskSpec, RunSpec
 from rankwise.theory.occupancy import hardmax_rank_mean
@@ -211,7 +211,7 @@ def _draw_during(axes: Axes, curves: Curves) -> None:
         x = [TIMES.index(time) / 4 for time in times]
         series.append(Series(label=f"{size}", x=x, y=y, style={"color": colour, "marker": "."}))
     draw_series(axes, series)
-    label_level(axes, curves.random_rank, "random hardmax heads")
+    axes.axhline(curves.random_rank, color=GUIDE, linewidth=0.8, linestyle="--", label="random")
     axes.set_xlabel("share of the training")
     axes.set_ylabel("hardmax rank / n, mean over heads")
     axes.set_ylim(0, 1.02)
