@@ -35,7 +35,7 @@ def reader_files(directory: Path) -> Path:
     shutil.copytree(model, directory / "all-MiniLM-L6-v2")
     config = json.loads((model / "config.json").read_text())
     (directory / "config.json").write_text(json.dumps(config))
-    (directory / "FILE.toml").write_text(to_toml(seeds_sweep(2)))
+    (directory / "grid.toml").write_text(to_toml(seeds_sweep(2)))
     weights = {
         f"blocks.{layer}.w{name}": torch.randn(32, 32, generator=torch.Generator().manual_seed(layer))
         for layer in range(2)
