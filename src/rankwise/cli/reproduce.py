@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
@@ -21,7 +21,7 @@ def reproduce(
     *,
     preset: str = "laptop",
     seeds: int | None = None,
-    protocol: Literal["capacity", "paper"] | None = None,
+    protocol: str | None = None,
     sequences: int | None = None,
     pieces: tuple[int, ...] = (),
     data: Path | None = None,
