@@ -2,7 +2,7 @@ import pytest
 
 from rankwise.errors import SpecError
 from rankwise.spec import Axis, SweepSpec
-from rankwise.sweep.plan import flatten, plan_sweep, varying_keys
+from rankwise.sweep.plan import flatten, plan_sweep, telling_keys, varying_keys
 from spec_examples import seeds_sweep, small_run
 
 
@@ -21,6 +21,21 @@ def test_a_label_tells_a_run_from_the_others():
     assert len({run.label for run in plan.runs}) == 4
     (alone,) = plan_sweep(seeds_sweep(1)).runs
     assert alone.label == alone.id
+
+
+def test_keys_that_follow_from_others_are_left_out_of_a_label_of_many():
+    tables = [
+        {"task.name": task, "task.length": 10 * len(task), "model.rank": rank, "seed": seed}
+        for task in ("a", "bb")
+        for rank in (1, 2)
+        for seed in (0, 1)
+    ]
+    assert varying_keys(tables) == ["task.name", "task.length", "model.rank", "seed"]
+    assert telling_keys(tables) == ["task.name", "model.rank", "seed"]
+    settings = {"optim.lr": [0.1, 0.2], "optim.batch": [4, 8], "optim.steps": [5, 6], "model.rank": [1, 2]}
+    settings |= {"model.heads": [2, 4], "optim.weight_decay": [0.1, 0.2], "seed": [0, 1]}
+    first, second = plan_sweep(SweepSpec(name="s", base=small_run(), axes=(Axis.of(settings),))).runs
+    assert (first.label, second.label) == ("heads=2", "heads=4")
 
 
 def test_the_longest_run_comes_first_unless_the_order_is_the_listed_one():

@@ -3,6 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
+from rankwise.recipes.registry import sweep_of
 from rankwise.sweep import progress
 from rankwise.sweep.plan import plan_sweep
 from rankwise.sweep.progress import Lines, LiveTable, Tally, duration
@@ -38,6 +39,15 @@ def test_time_left_is_work_left_over_speed_so_far(tally, plan, clock):
     clock[0] += 5
     tally.progressed(plan.runs[1].id, {"step": 50, "of": 100})
     assert tally.seconds_left() == pytest.approx(25)
+
+
+def test_errors_of_different_tasks_are_not_compared(clock):
+    plan = plan_sweep(sweep_of("match", "smoke", {}))
+    tally = Tally(plan, {run.id: "pending" for run in plan.runs})
+    for run in plan.runs:
+        tally.started(run)
+        tally.ended(run, "done", 0.5)
+    assert tally.line() == f"{len(plan.runs)} of {len(plan.runs)} done"
 
 
 def test_work_done_before_a_resume_is_no_speed(tally, plan, clock):

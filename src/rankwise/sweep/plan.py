@@ -9,6 +9,8 @@ from typing import Any, Literal
 from rankwise.spec import RunSpec, SweepSpec, plain
 from rankwise.sweep.cost import NOMINAL, run_flops, run_seconds
 
+_KEYS_READ = 6
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRun:
@@ -43,11 +45,12 @@ def plan_sweep(sweep: SweepSpec) -> Plan:
         runs.setdefault(run.id, run)
     flat = {run_id: dict(flatten(plain(run))) for run_id, run in runs.items()}
     varying = varying_keys(list(flat.values()))
+    named = varying if len(varying) <= _KEYS_READ else telling_keys(list(flat.values()))
     planned = tuple(
         PlannedRun(
             id=run_id,
             spec=run,
-            label=" ".join(f"{key.rpartition('.')[2]}={flat[run_id].get(key)}" for key in varying) or run_id,
+            label=_label(flat[run_id], named) or run_id,
             parameters=run.parameters(),
             flops=run_flops(run),
             work=run_seconds(run, NOMINAL),
@@ -77,3 +80,20 @@ def varying_keys(tables: list[dict[str, Any]]) -> list[str]:
     keys = dict.fromkeys(key for table in tables for key in table)
     first = tables[0] if tables else {}
     return [key for key in keys if any(table.get(key) != first.get(key) for table in tables)]
+
+
+def telling_keys(tables: list[dict[str, Any]]) -> list[str]:
+    """Of the varying keys those that tell tables apart which the keys before them do not.
+
+    Each key of a grid is needed; where whole settings differ (two tasks, say), a few of their keys are enough.
+    """
+    told, keys = 1, []
+    for key in varying_keys(tables):
+        now = len({tuple(repr(table.get(known)) for known in (*keys, key)) for table in tables})
+        if now > told:
+            told, keys = now, [*keys, key]
+    return keys
+
+
+def _label(table: Mapping[str, Any], keys: list[str]) -> str:
+    return " ".join(f"{key.rpartition('.')[2]}={table[key]}" for key in keys if table.get(key) is not None)

@@ -43,6 +43,7 @@ class Tally:
         self.counts = Counter(statuses[run.id] for run in plan.runs)
         self.running: dict[str, _Running] = {}
         self.best: tuple[float, str] | None = None
+        self._one_task = len({run.spec.task.name for run in plan.runs}) == 1  # errors of two tasks do not compare
         self.stopping = False
         self._left = {run.id: run.work for run in plan.runs if statuses[run.id] == "pending"}
         self._worked = 0.0
@@ -69,7 +70,7 @@ class Tally:
             return
         self._left.pop(run.id, None)
         self._worked += run.work * (1.0 - ((was.fraction_at_start if was else None) or 0.0))
-        if isinstance(error, int | float) and (self.best is None or error < self.best[0]):
+        if self._one_task and isinstance(error, int | float) and (self.best is None or error < self.best[0]):
             self.best = (float(error), run.label)
 
     def seconds_left(self) -> float | None:
