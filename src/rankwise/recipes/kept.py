@@ -24,8 +24,9 @@ _SHAPE = ("dim", "points", "layers", "heads", "rank")
 _HEAD = """# Results
 
 Each part below was written by the command it names: `rankwise reproduce FIGURE --keep results` trains what is missing
-in its store, merges the runs into `FIGURE.csv` and draws the picture from that table. Errors are squared errors a query
-of the last weights on held-out examples; with several seeds, their mean and its standard error.
+in its store, merges the runs into `FIGURE.csv` and draws the picture from that table. Errors are of the last weights on
+held-out examples: squared errors a query, for text bits per byte, for images and Match the share of wrong answers; with
+several seeds, their mean and its standard error.
 """
 
 
