@@ -61,27 +61,36 @@ def _draw_one(left: Axes, right: Axes, one: Mapping[str, Any], settings: Mapping
                 ranks, [point[what] for point in points], color=colour, marker=marker, label=label, zorder=4 - order
             )
     _draw_worst_case(left, one, settings)
-    label_level(left, settings["target"], f"target {settings['target']:g}", at=0.2)
+    # Both names stand outside: inside, some data put a curve behind any place.
+    left.axhline(settings["target"], color=GUIDE, linewidth=0.8, linestyle="--")
+    _beside(left, (1, settings["target"]), ("axes fraction", "data"), f"target {settings['target']:g}", GUIDE)
     left.axvline(one["need"], color=COLOURS[0], linewidth=0.9, linestyle=":")
-    left.annotate(
-        f"need {one['need']}",
-        (one["need"], 0.62),
-        xycoords=("data", "axes fraction"),
-        xytext=(-3, 0),
-        textcoords="offset points",
-        ha="right",
-        fontsize=8,
-        color=COLOURS[0],
-        rotation=90,
-    )
+    _beside(left, (one["need"], 1), ("data", "axes fraction"), f"need {one['need']}", COLOURS[0])
     _rank_axis(left, one["dim"])
     _rank_axis(right, one["dim"])
     left.set_ylim(0, 1)
     right.set_ylim(0, 1)
     left.set_ylabel("retrieval error (1 = a random key)")
     right.set_ylabel("recall of the nearest key")
-    left.set_title(f"Nearest of {one['context']} keys, {settings['similarity']}, d = {one['dim']}")
-    right.set_title(f"intrinsic dimension (participation ratio) {one['participation_ratio']['keys']:.1f}")
+    left.set_title(f"Nearest of {one['context']} keys, {settings['similarity']}, d = {one['dim']}", pad=16)
+    right.set_title(f"intrinsic dimension (participation ratio) {one['participation_ratio']['keys']:.1f}", pad=16)
+
+
+def _beside(axes: Axes, at: tuple[float, float], where: tuple[str, str], text: str, colour: str) -> None:
+    """``text`` just outside the frame, beside a line that ends there: to its right, or above it."""
+    above = where[1] == "axes fraction"
+    axes.annotate(
+        text,
+        at,
+        xycoords=where,
+        xytext=(0, 2) if above else (2, 0),
+        textcoords="offset points",
+        ha="center" if above else "left",
+        va="bottom" if above else "center",
+        fontsize=8,
+        color=colour,
+        annotation_clip=False,
+    )
 
 
 def _draw_worst_case(axes: Axes, one: Mapping[str, Any], settings: Mapping[str, Any]) -> None:

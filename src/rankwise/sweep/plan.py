@@ -87,7 +87,8 @@ def telling_keys(tables: list[dict[str, Any]]) -> list[str]:
 
     Each key of a grid is needed; where whole settings differ (two tasks, say), a few of their keys are enough.
     """
-    told, keys = 1, []
+    told = 1
+    keys: list[str] = []
     for key in varying_keys(tables):
         now = len({tuple(repr(table.get(known)) for known in (*keys, key)) for table in tables})
         if now > told:
