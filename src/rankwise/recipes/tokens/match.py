@@ -41,7 +41,7 @@ PRESETS: dict[str, Settings] = {
     ),
     "laptop": Settings(
         points=(4, 8, 16),
-        shapes=((1, 4), (1, 16), (4, 16), (8, 32)),
+        shapes=((1, 4), (4, 16), (8, 32)),
         dim=64,
         budget=Budget(steps=3000, batch=64, held_out=1024),
     ),
