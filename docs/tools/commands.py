@@ -67,7 +67,7 @@ class File:
 Block = Command | Python | File
 
 
-class WrongPage(Exception):  # noqa: N818 (what it says is that the page is wrong)
+class WrongPageError(Exception):
     """A page says something that does not hold."""
 
 
@@ -88,7 +88,7 @@ def blocks_of(page: Path) -> list[Block]:
             found += [File(page, line, named[1], token.content)] if named else []
         elif not _DIRECTIVE.fullmatch(language):
             known = ", ".join(("console", "python", *sorted(DATA_LANGUAGES)))
-            raise WrongPage(f"{page}:{line}: expected a block of {known}, got {language!r}")
+            raise WrongPageError(f"{page}:{line}: expected a block of {known}, got {language!r}")
     return found
 
 
@@ -102,7 +102,7 @@ def _commands(page: Path, first: int, content: str) -> Iterator[Command]:
                 yield Command(page, start, text, "\n".join(shown))
             text, shown, start = line[2:].removesuffix("\\").rstrip(), [], at
         elif not text:
-            raise WrongPage(f"{page}:{at}: expected '$ ' and a command first, got {line!r}")
+            raise WrongPageError(f"{page}:{at}: expected '$ ' and a command first, got {line!r}")
         else:
             shown.append(line)
         continued = line.endswith("\\") and (continued or line.startswith("$ "))
@@ -120,7 +120,7 @@ class Reader:
     def run(self, command: Command, *, more: tuple[str, ...] = ()) -> str:
         """Run a command, with ``more`` words behind it; what it printed, or wrote into the file behind ``>``.
 
-        Raises WrongPage if it fails, or if it prints something else than the page shows.
+        Raises WrongPageError if it fails, or if it prints something else than the page shows.
         """
         words, into = command.words, None
         if len(words) > 2 and words[-2] == ">":
@@ -130,11 +130,13 @@ class Reader:
         with contextlib.chdir(self.directory), outputs[0], outputs[1]:
             code = _call([*words, *more])
         if code != 0:
-            raise WrongPage(f"{command.page}:{command.line}: {command.text}\nexit code {code}\n{complaints.getvalue()}")
+            raise WrongPageError(
+                f"{command.page}:{command.line}: {command.text}\nexit code {code}\n{complaints.getvalue()}"
+            )
         if into is not None:
             (self.directory / into).write_text(printed.getvalue())
         elif command.shown and not more and not shows(command.shown, printed.getvalue()):
-            raise WrongPage(
+            raise WrongPageError(
                 f"{command.page}:{command.line}: {command.text}\nthe page shows\n{command.shown}\n"
                 f"but it prints\n{printed.getvalue()}"
             )
@@ -152,7 +154,7 @@ class Reader:
             for line, expression, answer in answers(block.source):
                 value = float(eval(expression, self.names))
                 if not agrees(value, answer):
-                    raise WrongPage(f"{block.page}:{block.line + line - 1}: {expression} is {value}, not {answer}")
+                    raise WrongPageError(f"{block.page}:{block.line + line - 1}: {expression} is {value}, not {answer}")
 
 
 def _call(words: list[str]) -> int:
@@ -162,7 +164,9 @@ def _call(words: list[str]) -> int:
         return main(words[1:])
     if words[0] == "python" and words[1].endswith(".py"):
         return _script(words[1:])
-    raise WrongPage(f"{' '.join(words)}: expected rankwise or python FILE.py; anything else needs a word in tests/docs")
+    raise WrongPageError(
+        f"{' '.join(words)}: expected rankwise or python FILE.py; anything else needs a word in tests/docs"
+    )
 
 
 def _script(argv: list[str]) -> int:

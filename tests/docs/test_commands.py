@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from docs.tools.commands import Command, File, Python, Reader, WrongPage, agrees, answers, blocks_of, shows
+from docs.tools.commands import Command, File, Python, Reader, WrongPageError, agrees, answers, blocks_of, shows
 from exceptions import EXCEPTIONS, exception_of
 from reader_files import ROOT, reader_files
 
@@ -140,7 +140,7 @@ def test_commands_and_their_output_are_told_apart(tmp_path):
 
 @pytest.mark.parametrize("text", ["```\nx\n```\n", "```bash\n$ x\n```\n", "```console\nrankwise x\n```\n"])
 def test_commands_cannot_hide(tmp_path, text):
-    with pytest.raises(WrongPage):
+    with pytest.raises(WrongPageError):
         blocks_of(page_of(tmp_path, text))
 
 
@@ -158,11 +158,11 @@ def test_failing_commands_and_wrong_answers_are_seen(tmp_path):
     reader = Reader(tmp_path)
     page = page_of(tmp_path, "```console\n$ rankwise bound --dim 8\n$ rankwise saturate --length 64\n2 tokens\n```\n")
     for command in blocks_of(page):
-        with pytest.raises(WrongPage, match=r"page\.md:"):
+        with pytest.raises(WrongPageError, match=r"page\.md:"):
             reader.run(command)
-    with pytest.raises(WrongPage, match="expected rankwise or python"):
+    with pytest.raises(WrongPageError, match="expected rankwise or python"):
         reader.run(Command(page, 1, "rm -rf x"))
-    with pytest.raises(WrongPage, match=r"page\.md:3: x \+ 1 is 3"):
+    with pytest.raises(WrongPageError, match=r"page\.md:3: x \+ 1 is 3"):
         reader.execute(Python(page, 2, "x = 2\nx + 1  # 4: no\n"))
 
 
