@@ -30,7 +30,7 @@ def kill_after(rankwise, living_workers, seconds):
     return at_work
 
 
-def finish_and_check(rankwise, count):
+def finish_and_check(rankwise, count, kills):
     finished = {row.run_id: rankwise.calls(row.run_id) for row in rankwise.rows() if row.status == "done"}
     results = {row.run_id: row.result for row in rankwise.rows() if row.status == "done"}
     code, _, err = rankwise.run()
@@ -42,7 +42,10 @@ def finish_and_check(rankwise, count):
     for run_id, calls in finished.items():
         assert rankwise.calls(run_id) == calls, "a finished run was trained again"
     assert {row.run_id: row.result for row in rows if row.run_id in results} == results
-    assert all(row.attempts == len(rankwise.calls(row.run_id)) for row in rows)
+    # A kill between the hand-over of a run and the note of it, or between the note and the run's first line, leaves the
+    # two counts one apart: at most once for each of the two workers.
+    apart = sum(abs(row.attempts - len(rankwise.calls(row.run_id))) for row in rows)
+    assert apart <= 2 * kills
 
 
 def test_kill_9_the_driver(rankwise, living_workers):
@@ -51,7 +54,7 @@ def test_kill_9_the_driver(rankwise, living_workers):
     instants = random.Random(0)
     killed_at_work = [kill_after(rankwise, living_workers, instants.uniform(0.3, 1.2)) for _ in range(4)]
     assert any(killed_at_work)
-    finish_and_check(rankwise, 24)
+    finish_and_check(rankwise, 24, kills=4)
 
 
 def test_kill_9_the_driver_of_real_training(rankwise, living_workers):
@@ -101,7 +104,7 @@ def test_kill_9_the_driver_of_real_training_at_20_random_times(rankwise, living_
 def test_kill_9_the_driver_at_20_random_times(rankwise, living_workers, trial):
     rankwise.write_sweep(*[("slow", "0.004")] * 24)
     kill_after(rankwise, living_workers, random.Random(trial).uniform(0.05, 2.0))
-    finish_and_check(rankwise, 24)
+    finish_and_check(rankwise, 24, kills=1)
 
 
 def test_workers_leave_when_the_driver_dies_even_if_they_are_deaf(rankwise, living_workers):
