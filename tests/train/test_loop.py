@@ -4,6 +4,7 @@ import math
 import pytest
 import torch
 
+from rankwise.errors import InvalidInputError
 from rankwise.nn import Transformer
 from rankwise.spec import ModelSpec, OptimSpec, RunSpec, TaskSpec, plain
 from rankwise.train import loop
@@ -81,6 +82,27 @@ def test_micro_batches_change_nothing_but_rounding():
     while not pieces.done:
         pieces.advance()
     assert pieces.result().error == pytest.approx(whole.error, rel=1e-9)
+
+
+def test_with_examples_set_the_same_ones_come_again_and_can_be_learned_by_heart():
+    """Eight sequences, over and over: every epoch has the same batches, and the training error leaves the held-out one."""
+    optim = OptimSpec(lr=0.01, steps=600, batch=4, examples=8, epoch_steps=2, schedule="constant")
+    training = Training(small_run(optim=optim, model=ModelSpec(dim=8, heads=2, rank=4, feedforward=64)))
+    drawn = []
+    sample = training._task.training_batch
+    training._task.training_batch = lambda *args, **named: drawn.append(sample(*args, **named)) or drawn[-1]
+    while not training.done:
+        training.advance()
+    points = torch.stack([batch.inputs[0] for batch in drawn])
+    assert torch.equal(points, points[:2].repeat(300, 1, 1, 1))
+    assert not torch.equal(points[0], points[1])
+    result = training.result()
+    assert result.train_min < result.error / 3
+
+
+def test_examples_that_are_not_whole_batches_are_refused():
+    with pytest.raises(InvalidInputError, match="examples: expected a multiple of batch = 4, got 6"):
+        OptimSpec(lr=0.01, steps=1, batch=4, examples=6)
 
 
 def test_the_average_is_validated_in_place_of_the_weights():

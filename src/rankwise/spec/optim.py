@@ -29,7 +29,8 @@ class LrMultipliers:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimSpec:
-    """``steps`` steps of ``batch`` fresh examples each.
+    """``steps`` steps of ``batch`` examples each: fresh ones, or with ``examples`` set that many different ones, which
+    come again and again in the same order.
 
     An epoch is ``epoch_steps`` steps: after each (and at the end) the model is validated on ``validation_batches``
     fixed batches of ``validation_batch`` examples, and with ``patience`` set the run stops early when that many epochs
@@ -53,6 +54,7 @@ class OptimSpec:
     steps: int
     batch: int
     micro_batch: int | None = None
+    examples: int | None = None
     schedule: Literal["cosine", "linear", "constant", "paper"] = "cosine"
     warmup: int = 0
     epoch_steps: int = 100
@@ -66,7 +68,7 @@ class OptimSpec:
         settle(self)
         for name in ("steps", "batch", "epoch_steps", "validation_batches", "validation_batch"):
             require_int(name, getattr(self, name), minimum=1)
-        for name in ("micro_batch", "patience"):
+        for name in ("micro_batch", "examples", "patience"):
             if getattr(self, name) is not None:
                 require_int(name, getattr(self, name), minimum=1)
         for name in ("lr", "weight_decay", "threshold"):
@@ -82,6 +84,8 @@ class OptimSpec:
             raise InvalidInputError(f"warmup: expected 0 to steps = {self.steps} steps, got {self.warmup}")
         if self.micro_batch is not None and self.batch % self.micro_batch:
             raise InvalidInputError(f"micro_batch: expected a divisor of batch = {self.batch}, got {self.micro_batch}")
+        if self.examples is not None and self.examples % self.batch:
+            raise InvalidInputError(f"examples: expected a multiple of batch = {self.batch}, got {self.examples}")
         if self.schedule == "paper":
             for name in ("steps", "warmup"):
                 if getattr(self, name) % self.epoch_steps:

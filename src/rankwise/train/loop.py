@@ -119,8 +119,10 @@ class Training:
         return self.model if self._average is None else self._average.module
 
     def advance(self) -> None:
-        """One optimiser step on a fresh batch, and the validation when an epoch ends with it."""
+        """One optimiser step on the next batch, and the validation when an epoch ends with it."""
         optim = self.run.optim
+        if optim.examples is not None and self.step * optim.batch % optim.examples == 0:
+            self._data.manual_seed(derived_seed(self.run.id, "data"))
         batch = self._task.training_batch(optim.batch, self._data, step=self.step, dtype=self._drawn_in)
         loss = self._accumulate_gradients(batch.to(self._device, self._dtype))
         norm = self._gradient_norm()
