@@ -84,13 +84,15 @@ def test_micro_batches_change_nothing_but_rounding():
     assert pieces.result().error == pytest.approx(whole.error, rel=1e-9)
 
 
-def test_with_examples_set_the_same_ones_come_again_and_can_be_learned_by_heart():
+def test_with_examples_set_the_same_ones_come_again_and_can_be_learned_by_heart(monkeypatch):
     """Eight sequences, over and over: every epoch has the same batches, and the training error leaves the held-out one."""
-    optim = OptimSpec(lr=0.01, steps=600, batch=4, examples=8, epoch_steps=2, schedule="constant")
+    held_out = {"validation_batches": 1, "validation_batch": 64}
+    optim = OptimSpec(lr=0.01, steps=600, batch=4, examples=8, epoch_steps=100, schedule="constant", **held_out)
     training = Training(small_run(optim=optim, model=ModelSpec(dim=8, heads=2, rank=4, feedforward=64)))
     drawn = []
-    sample = training._task.training_batch
-    training._task.training_batch = lambda *args, **named: drawn.append(sample(*args, **named)) or drawn[-1]
+    task = type(training._task)
+    sample = task.training_batch
+    monkeypatch.setattr(task, "training_batch", lambda *args, **named: drawn.append(sample(*args, **named)) or drawn[-1])
     while not training.done:
         training.advance()
     points = torch.stack([batch.inputs[0] for batch in drawn])
