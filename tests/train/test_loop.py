@@ -87,7 +87,7 @@ def test_micro_batches_change_nothing_but_rounding():
 def test_with_examples_set_the_same_ones_come_again_and_can_be_learned_by_heart(monkeypatch):
     """Eight sequences, over and over: every epoch has the same batches, and the training error leaves the held-out one."""
     held_out = {"validation_batches": 1, "validation_batch": 64}
-    optim = OptimSpec(lr=0.01, steps=600, batch=4, examples=8, epoch_steps=100, schedule="constant", **held_out)
+    optim = OptimSpec(lr=0.01, steps=200, batch=4, examples=8, epoch_steps=100, schedule="constant", **held_out)
     training = Training(small_run(optim=optim, model=ModelSpec(dim=8, heads=2, rank=4, feedforward=64)))
     drawn = []
     task = type(training._task)
@@ -96,10 +96,10 @@ def test_with_examples_set_the_same_ones_come_again_and_can_be_learned_by_heart(
     while not training.done:
         training.advance()
     points = torch.stack([batch.inputs[0] for batch in drawn])
-    assert torch.equal(points, points[:2].repeat(300, 1, 1, 1))
+    assert torch.equal(points, points[:2].repeat(100, 1, 1, 1))
     assert not torch.equal(points[0], points[1])
     result = training.result()
-    assert result.train_min < result.error / 3
+    assert result.train_min < result.error / 2
 
 
 def test_examples_that_are_not_whole_batches_are_refused():
