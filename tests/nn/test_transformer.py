@@ -27,6 +27,7 @@ def specs(draw_from):
         temperature=draw_from(st.sampled_from(["fixed", "learned"])),
         bias=draw_from(st.booleans()),
         feedforward=draw_from(st.sampled_from([0, 7])),
+        last_residual=draw_from(st.sampled_from([None, False])),
         activation=draw_from(st.sampled_from(["relu", "gelu"])),
         norm=draw_from(st.sampled_from(["rms", "unit", "none"])),
         norm_place=draw_from(st.sampled_from(["pre", "post"])),
@@ -116,6 +117,30 @@ def test_initial_losses_of_the_papers_experiment(layers, loss):
         with torch.no_grad():
             losses.append((model(points) - targets).square().sum(-1).mean().item())
     assert abs(sum(losses) / len(losses) - loss) < 0.03
+
+
+def test_without_the_last_residual_the_output_is_what_the_heads_bring():
+    spec = ModelSpec(dim=6, layers=1, heads=2, rank=3, last_residual=False, norm="none")
+    model = Transformer(spec, dtype=torch.float64)
+    points = draw(2, 5, 6)
+    torch.testing.assert_close(model(points), model.blocks[0].attention(points), rtol=0, atol=0)
+
+
+def test_without_the_last_residual_depth_starts_where_one_layer_does():
+    """Silent earlier layers leave unit vectors as they are, so three layers compute what the last one does alone."""
+    fields = {"dim": 6, "heads": 2, "rank": 3, "last_residual": False, "norm": "unit", "branch_gain": 0.0, "bias": False}
+    deep = Transformer(ModelSpec(layers=3, **fields), dtype=torch.float64)
+    shallow = Transformer(ModelSpec(layers=1, **fields), dtype=torch.float64)
+    shallow.blocks[0].load_state_dict(deep.blocks[2].state_dict())
+    points = nn.functional.normalize(draw(2, 5, 6), dim=-1)
+    torch.testing.assert_close(deep(points), shallow(points))
+    assert [block.attention_residual for block in deep.blocks] == [True, True, False]
+
+
+@pytest.mark.parametrize("fields", [{"last_residual": True}, {"last_residual": False, "residual": False}])
+def test_a_last_residual_that_says_nothing_new_is_refused(fields):
+    with pytest.raises(InvalidInputError, match="last_residual: expected false or nothing"):
+        ModelSpec(dim=6, heads=2, rank=3, **fields)
 
 
 def test_unit_norm_has_one_scalar_and_unit_vectors():

@@ -53,6 +53,11 @@ def test_the_papers_budget_and_schedule():
     assert optim.steps * optim.batch == 25_600_000
 
 
+def test_the_papers_epochs_all_have_the_same_sequences():
+    assert paper(cell()).optim.examples == 25_600
+    assert paper(cell(), fresh=True) == vary(paper(cell()), {"optim.examples": None})
+
+
 @pytest.mark.parametrize(("heads", "rank"), [(3, 32), (1, 48), (5, 16)])
 def test_shapes_that_the_papers_modules_cannot_have_are_refused(heads, rank):
     with pytest.raises(InvalidInputError, match="heads: expected modules of dim/rank heads"):
@@ -68,6 +73,8 @@ def test_capacity_stays_inside_its_fence(layers, heads, rank):
     assert model.positions == "none"
     assert model.attention.value_dim == rank
     assert model.feedforward <= 2048
+    assert model.parameters() < paper(cell(layers=layers)).model.parameters() or heads * rank > 64
+    assert ours.optim.examples is None, "fresh examples, always"
     assert ours.task == cell().task
     assert ours.optim.steps * ours.optim.batch <= 1_280_000
     assert ours.protocol == "capacity"

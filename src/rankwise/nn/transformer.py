@@ -26,10 +26,16 @@ class Block(nn.Module):
     """Attention, then (if any) feed-forward, each with residual and norm: ``norm(x + f(x))`` or ``x + f(norm(x))``."""
 
     def __init__(
-        self, spec: ModelSpec, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+        self,
+        spec: ModelSpec,
+        *,
+        last: bool,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.pre, self.residual = spec.norm_place == "pre", spec.residual
+        self.attention_residual = spec.residual and not (last and spec.last_residual is False)
         self.attention = _build_attention(spec, device, dtype)
         self.attention_norm = build_norm(spec.norm, spec.width, device=device, dtype=dtype)
         self.feedforward = FeedForward(spec, device=device, dtype=dtype) if spec.feedforward else None
@@ -47,14 +53,14 @@ class Block(nn.Module):
             change, weights = self.attention(*inputs, return_weights=True)
         else:
             change = self.attention(*inputs)
-        x = self._joined(x, change, self.attention_norm)
+        x = self._joined(x if self.attention_residual else None, change, self.attention_norm)
         if self.feedforward is not None and self.feedforward_norm is not None:
             inner = self.feedforward_norm(x) if self.pre else x
-            x = self._joined(x, self.feedforward(inner), self.feedforward_norm)
+            x = self._joined(x if self.residual else None, self.feedforward(inner), self.feedforward_norm)
         return x, weights
 
-    def _joined(self, x: Tensor, change: Tensor, norm: nn.Module) -> Tensor:
-        joined = x + change if self.residual else change
+    def _joined(self, x: Tensor | None, change: Tensor, norm: nn.Module) -> Tensor:
+        joined = change if x is None else x + change
         return joined if self.pre else norm(joined)
 
 
@@ -71,7 +77,8 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         self.spec = spec
-        self.blocks = nn.ModuleList(Block(spec, device=device, dtype=dtype) for _ in range(spec.layers))
+        layers = range(1, spec.layers + 1)
+        self.blocks = nn.ModuleList(Block(spec, last=n == spec.layers, device=device, dtype=dtype) for n in layers)
         last = spec.norm_place == "pre"
         self.final_norm = build_norm(spec.norm if last else "none", spec.width, device=device, dtype=dtype)
         self.output = nn.Linear(spec.dim, spec.dim, spec.bias, device, dtype) if spec.output_map else nn.Identity()

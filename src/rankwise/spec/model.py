@@ -20,8 +20,9 @@ class ModelSpec:
     ``norm_place`` "post" normalises after the residual sum, "pre" before each sub-layer and once at the end.
     ``positions`` "additive" and "concatenated" are learned tables of ``max_points`` rows; the concatenated one adds
     ``position_dim`` coordinates, which the output loses again. ``average`` is the paper's width multiplier
-    (see ``AttentionSpec``). ``residual`` off leaves the bare layer of the theorem; ``output_map`` adds one
-    ``dim x dim`` linear map at the end. ``init`` "paper" starts all layers as copies of one and additive positions at
+    (see ``AttentionSpec``). ``residual`` off leaves the bare layer of the theorem; ``last_residual`` off leaves the
+    residual out around the last attention alone, so that the output is what those heads bring and nothing of the
+    token itself; ``output_map`` adds one ``dim x dim`` linear map at the end. ``init`` "paper" starts all layers as copies of one and additive positions at
     N(-1, 1), as the authors' code does. ``output_gain`` multiplies the last layer's W_O at the start: in front of a
     post-norm the attention output must outgrow the residual, whose share of the error is about 1/gain^2.
     ``branch_gain`` multiplies all other branches at the start (W_O of earlier layers, every feed-forward's last
@@ -58,6 +59,7 @@ class ModelSpec:
     norm: Literal["rms", "unit", "none"] = "rms"
     norm_place: Literal["pre", "post"] = "post"
     residual: bool = True
+    last_residual: bool | None = None
     positions: Literal["none", "additive", "concatenated", "rotary"] = "none"
     position_dim: int = 0
     max_points: int = 0
@@ -85,6 +87,11 @@ class ModelSpec:
         for name in ("residual", "output_map"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInputError(f"{name}: expected True or False, got {getattr(self, name)!r}")
+        if self.last_residual is not None and not (self.last_residual is False and self.residual):
+            raise InvalidInputError(
+                f"last_residual: expected false or nothing, and nothing without a residual, got {self.last_residual!r} "
+                f"with residual={self.residual!r}"
+            )
         if (self.positions == "concatenated") != (self.position_dim > 0):
             raise InvalidInputError(
                 f"position_dim: expected a positive number exactly when positions='concatenated', "
@@ -129,6 +136,7 @@ class ModelSpec:
         bare = {
             "layers": 1,
             "residual": False,
+            "last_residual": None,
             "norm": "none",
             "feedforward": 0,
             "bias": False,

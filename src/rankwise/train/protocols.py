@@ -89,15 +89,16 @@ def paper(cell: Cell, *, lr: float = 0.01, fresh: bool = False) -> RunSpec:
 def capacity(cell: Cell) -> RunSpec:
     """The best training we know, so that a figure shows what heads can do and not what an optimiser found.
 
-    Inside the fence: same dim, points, layers, heads and rank, no positions, feed-forward at most the paper's 2048.
-    What differs from ``paper``, found by measurement (LOG.md has the numbers and what failed):
+    Inside the fence: same dim, points, layers, heads and rank, no positions. One setting for every rank and depth, and
+    fresh examples at every step. What differs from ``paper``, found by measurement (LOG.md has the numbers and what failed):
 
-    - RMSNorm with a gain a coordinate; the last one starts at the length of the targets.
+    - No feed-forward. Heads learn faster without, at every depth; at one layer nothing is lost, as it acts after the
+      choice is made. It also leaves a twentieth of the parameters.
+    - No residual around the last attention: the output is what the heads bring. With it, x_i is an error that W_O has to
+      outgrow.
+    - Earlier layers start as the identity (their W_O is 0), so that depth starts where one layer does.
     - One learned temperature a head, with 50 times the learning rate: an exact head needs scores of hundreds.
-    - The last W_O starts 8 times larger: behind a post-norm the residual x_i is an error of about 1/gain^2.
-    - One layer has no feed-forward: it acts after the choice is made, and only slows the optimiser. Deeper models have
-      one of 4 dim, with a tenth of the learning rate; all branches but the last attention start at 0.
-    - Learning rate .16/dim, at most .01, with linear decay to 0 after a short warm-up.
+    - Learning rate .16/dim, at most .01, cosine to 0 after a short warm-up; all layers start differently.
     """
     steps = max(1, cell.sequences // _batch(cell))
     return RunSpec(
@@ -110,17 +111,16 @@ def capacity(cell: Cell) -> RunSpec:
             heads=cell.heads,
             rank=cell.rank,
             temperature="learned",
-            feedforward=0 if cell.layers == 1 else min(4 * cell.dim, 2048),
-            output_gain=8.0,
+            norm="unit",
+            last_residual=False,
             branch_gain=0.0,
-            final_gain=cell.dim**-0.5,
         ),
         optim=OptimSpec(
             lr=min(0.01, 0.16 / cell.dim),
-            lr_multipliers=LrMultipliers(temperature=50.0, feedforward=0.1),
+            lr_multipliers=LrMultipliers(temperature=50.0),
             steps=steps,
             batch=_batch(cell),
-            schedule="linear",
+            schedule="cosine",
             warmup=min(100, steps // 10),
             epoch_steps=max(1, min(_EPOCH, steps)) if steps < 1000 else max(_EPOCH, steps // 20),
         ),
