@@ -128,7 +128,8 @@ def test_without_the_last_residual_the_output_is_what_the_heads_bring():
 
 def test_without_the_last_residual_depth_starts_where_one_layer_does():
     """Silent earlier layers leave unit vectors as they are, so three layers compute what the last one does alone."""
-    fields = {"dim": 6, "heads": 2, "rank": 3, "last_residual": False, "norm": "unit", "branch_gain": 0.0, "bias": False}
+    heads = {"dim": 6, "heads": 2, "rank": 3, "bias": False}
+    fields = heads | {"last_residual": False, "norm": "unit", "branch_gain": 0.0}
     deep = Transformer(ModelSpec(layers=3, **fields), dtype=torch.float64)
     shallow = Transformer(ModelSpec(layers=1, **fields), dtype=torch.float64)
     shallow.blocks[0].load_state_dict(deep.blocks[2].state_dict())

@@ -7,8 +7,9 @@ from rankwise.recipes.trained import TrainedRun
 from rankwise.spec import vary
 
 
-def trained(run, error, error_se=0.001):
-    return TrainedRun(run=run, error=error, error_se=error_se, train_min=error, sequences=64, seconds=1.0)
+def trained(run, error, error_se=0.001, train_min=None):
+    training = error if train_min is None else train_min
+    return TrainedRun(run=run, error=error, error_se=error_se, train_min=training, sequences=64, seconds=1.0)
 
 
 def points(runs_and_errors):
@@ -95,7 +96,7 @@ def test_the_authors_values_stand_beside_ours_at_full_size_only():
     (line,) = figure1.beside_the_authors(found)
     reached = sum(point.error <= point.authors for point in found)
     assert 0 < reached < 14
-    assert line.startswith(f"{reached} of 14 points are at or below the authors' values")
+    assert line.startswith(f"{reached} of 14 held-out errors are at or below the authors' training errors")
     assert "rank 64 with 3 layers and d^2 parameters: 0.113 against 0.00317" in line
     figure = draw(found, {"zero": 1.0}, "title")
     crosses = [line for line in figure.axes[0].lines if line.get_marker() == "x" and len(line.get_xdata())]
@@ -104,9 +105,14 @@ def test_the_authors_values_stand_beside_ours_at_full_size_only():
     assert {point.authors for point in small} == {None}
 
 
-def test_two_protocols_are_two_lines():
+def test_the_papers_protocol_has_a_line_for_what_it_knows_by_heart():
     runs = [run for protocol in ("capacity", "paper") for run in figure1.sweep("smoke", protocol=protocol).expand()]
-    figure = draw(points((run, 0.5) for run in runs), {}, "title")
+    found = points_of(figure1.rows([trained(run, 0.5, train_min=0.5 - run.model.rank / 100) for run in runs]))
+    figure = draw(found, {}, "title")
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert len(labels) == 4
-    assert sum("the paper's protocol" in label for label in labels) == 2
+    assert len(labels) == 6
+    assert sum("the paper's protocol" in label and "held out" in label for label in labels) == 2
+    assert sum("the paper's protocol" in label and "trained on" in label for label in labels) == 2
+    (heart,) = figure1.by_heart(found)
+    assert "by up to 0.16 (rank 16, 1 layer: 0.34 against 0.5)" in heart
+    assert figure1.by_heart([point for point in found if point.protocol == "capacity"]) == []

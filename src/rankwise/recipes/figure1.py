@@ -144,7 +144,11 @@ def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One point of the figure: the mean over seeds of a cell's error, and the authors' value where they have one."""
+    """One point of the figure: the mean over seeds of a cell's error, and the authors' value where they have one.
+
+    ``error`` is on held-out examples. ``training`` is the authors' statistic, the lowest epoch of the training error;
+    with their protocol, whose epochs all have the same sequences, it is lower by what was learned by heart.
+    """
 
     protocol: str
     layers: int
@@ -155,14 +159,26 @@ class Point:
     spread: float
     seeds: int
     parameters: int
+    sequences: int
+    training: float
     authors: float | None = None
+
+    @property
+    def memory(self) -> float:
+        """How much lower the error is on sequences that were trained on."""
+        return self.error - self.training
 
 
 def points_of(rows: Sequence[ResultRow]) -> list[Point]:
-    """The cells of the figure, seeds averaged, in the order protocol, layers, budget, rank."""
-    means = mean_over_seeds(rows, lambda row: (row.protocol, row.layers, row.heads * row.rank, row.rank))
+    """The cells of the figure, seeds averaged, in the order protocol, sequences, layers, budget, rank."""
+
+    def cell(row: ResultRow) -> tuple[str, int, int, int, int]:
+        return row.protocol, row.sequences, row.layers, row.heads * row.rank, row.rank
+
+    training = mean_over_seeds(rows, cell, lambda row: row.train_min)
     points = []
-    for (protocol, layers, total_rank, rank), mean in means.items():
+    for key, mean in mean_over_seeds(rows, cell).items():
+        protocol, sequences, layers, total_rank, rank = key
         dim = mean.row.dim
         exponent = min(EXPONENTS, key=lambda c: abs(dim**c - total_rank))
         same_size = (dim, mean.row.points) == (64, 16)
@@ -178,6 +194,8 @@ def points_of(rows: Sequence[ResultRow]) -> list[Point]:
                 spread=mean.spread,
                 seeds=mean.seeds,
                 parameters=mean.row.parameters,
+                sequences=sequences,
+                training=training[key].error,
                 authors=None if curve is None else curve.at(rank),
             )
         )
@@ -231,17 +249,30 @@ def reading(points: Sequence[Point]) -> list[str]:
         lines.append(
             f"Depth {verb} it: the best half rank error goes from {shallow:.2g} to {deep:.2g} with {deepest} layers."
         )
-    return lines + beside_the_authors(points)
+    return lines + by_heart(points) + beside_the_authors(points)
+
+
+def by_heart(points: Sequence[Point]) -> list[str]:
+    """What the authors' protocol knows of the sequences that it sees in every epoch, and of no others."""
+    repeated = [point for point in points if point.protocol == "paper"]
+    if not repeated:
+        return []
+    most = max(repeated, key=lambda point: point.memory)
+    return [
+        f"Its epochs repeat the same sequences: on those the error is lower than on held-out ones by up to "
+        f"{most.memory:.2g} (rank {most.rank}, {most.layers} layer{'s' * (most.layers > 1)}: {most.training:.3g} "
+        f"against {most.error:.3g})."
+    ]
 
 
 def beside_the_authors(points: Sequence[Point]) -> list[str]:
-    """How many points reach the authors' values, and which stays farthest above."""
+    """How many held-out errors reach the authors' values, which are training errors, and which stays farthest above."""
     beside = [(point, point.authors) for point in points if point.authors is not None]
     if not beside:
         return []
     reached = sum(point.error <= authors for point, authors in beside)
     worst, value = max(beside, key=lambda pair: pair[0].error / pair[1])
-    line = f"{reached} of {len(beside)} points are at or below the authors' values"
+    line = f"{reached} of {len(beside)} held-out errors are at or below the authors' training errors"
     if worst.error > value:
         line += (
             f"; the farthest above is rank {worst.rank} with {worst.layers} layer{'s' * (worst.layers > 1)} and "
@@ -262,26 +293,39 @@ def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figur
 
 
 def draw_panel(axes: Axes, points: Sequence[Point], levels: dict[str, float]) -> None:
-    """Error against rank at one depth: a colour a budget, full lines ours, crosses the authors'."""
+    """Error against rank at one depth: a colour a budget, full lines ours, crosses the authors'.
+
+    The authors' protocol has two lines: on held-out sequences, and on the ones it was trained on.
+    """
     series = []
     for exponent in sorted({point.exponent for point in points}):
         colour = {"color": COLOURS[EXPONENTS.index(exponent)], "marker": MARKERS[EXPONENTS.index(exponent)]}
         published = {point.rank: point.authors for point in points if point.exponent == exponent and point.authors}
-        for protocol, style in _STYLES.items():
-            line = sorted((p for p in points if (p.exponent, p.protocol) == (exponent, protocol)), key=_rank)
-            if not line:
-                continue
+        own = [point for point in points if point.exponent == exponent]
+        for protocol, sequences in sorted({(point.protocol, point.sequences) for point in own}):
+            line = sorted((p for p in own if (p.protocol, p.sequences) == (protocol, sequences)), key=_rank)
             label = f"$d^{{{1 + exponent:g}}}$ parameters, $H = d^{{{exponent:g}}}/r$"
+            if protocol == "paper":
+                label = f"$d^{{{1 + exponent:g}}}$, the paper's protocol, {sequences / 1e6:.3g} million"
             series.append(
                 Series(
-                    label=label + ", the paper's protocol" * (protocol == "paper"),
+                    label=label + ", held out" * (protocol == "paper"),
                     x=[point.rank for point in line],
                     y=[point.error for point in line],
                     spread=[point.spread for point in line],
-                    style=colour | style,
+                    style=colour | _STYLES[protocol],
                     published=published,
                 )
             )
+            if protocol == "paper":
+                series.append(
+                    Series(
+                        label=f"{label}, trained on",
+                        x=[point.rank for point in line],
+                        y=[point.training for point in line],
+                        style=colour | _STYLES["paper"] | {"marker": "+", "linestyle": "-."},
+                    )
+                )
             published = {}
     draw_series(axes, series)
     draw_levels(axes, levels)
@@ -307,13 +351,14 @@ def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
         lines += [f"{protocol}: {line}" for line in reading(own)]
     return Reproduced(
         columns=(
-            *("protocol", "layers", "budget", "heads", "rank", "error", "standard error"),
-            *("seeds", "authors", "parameters"),
+            *("protocol", "layers", "budget", "heads", "rank", "error", "standard error", "seeds"),
+            *("training error", "authors", "sequences", "parameters"),
         ),
         rows=tuple(
             (
                 *(point.protocol, point.layers, f"d^{1 + point.exponent:g}", point.heads, point.rank),
-                *(point.error, point.spread, point.seeds, point.authors, point.parameters),
+                *(point.error, point.spread, point.seeds),
+                *(point.training, point.authors, point.sequences, point.parameters),
             )
             for point in points
         ),

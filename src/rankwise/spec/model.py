@@ -22,9 +22,10 @@ class ModelSpec:
     ``position_dim`` coordinates, which the output loses again. ``average`` is the paper's width multiplier
     (see ``AttentionSpec``). ``residual`` off leaves the bare layer of the theorem; ``last_residual`` off leaves the
     residual out around the last attention alone, so that the output is what those heads bring and nothing of the
-    token itself; ``output_map`` adds one ``dim x dim`` linear map at the end. ``init`` "paper" starts all layers as copies of one and additive positions at
-    N(-1, 1), as the authors' code does. ``output_gain`` multiplies the last layer's W_O at the start: in front of a
-    post-norm the attention output must outgrow the residual, whose share of the error is about 1/gain^2.
+    token itself; ``output_map`` adds one ``dim x dim`` linear map at the end. ``init`` "paper" starts all layers as
+    copies of one and additive positions at N(-1, 1), as the authors' code does. ``output_gain`` multiplies the last
+    layer's W_O at the start: in front of a post-norm the attention output must outgrow the residual, whose share of the
+    error is about 1/gain^2.
     ``branch_gain`` multiplies all other branches at the start (W_O of earlier layers, every feed-forward's last
     matrix): near 0 the earlier layers begin as the identity.
     ``final_gain`` is what the gains of the last norm start at (unset: 1): with "rms" outputs have length

@@ -48,9 +48,9 @@ def paper(cell: Cell, *, lr: float = 0.01, fresh: bool = False) -> RunSpec:
     heads each are averaged. AdamW (.9, .95) without weight decay; 100 batches of 256 an epoch; the learning rate
     moves once an epoch: 0 in epoch 0, linear warm-up over a twentieth of the epochs, cosine to 0.
 
-    Every epoch has the same 25,600 sequences: the authors' data set seeds its generator whenever it is iterated, and the
-    trainer iterates it anew each epoch. The paper's numbers are the best ``train_min`` of five seeds, so they are errors
-    on the training set; ``error`` is on held-out examples. ``fresh`` draws new ones at every step instead.
+    Every epoch has the same 25,600 sequences: the authors' data set seeds its generator whenever it is iterated, and
+    the trainer iterates it anew each epoch. The paper's numbers are the best ``train_min`` of five seeds, so they are
+    errors on the training set; ``error`` is on held-out examples. ``fresh`` draws new ones at every step instead.
     """
     module_heads, remainder = divmod(cell.dim, cell.rank)
     if remainder or cell.heads % module_heads:
@@ -90,12 +90,12 @@ def capacity(cell: Cell) -> RunSpec:
     """The best training we know, so that a figure shows what heads can do and not what an optimiser found.
 
     Inside the fence: same dim, points, layers, heads and rank, no positions. One setting for every rank and depth, and
-    fresh examples at every step. What differs from ``paper``, found by measurement (LOG.md has the numbers and what failed):
+    fresh examples at every step. What differs from ``paper``, found by measurement (LOG.md has the numbers):
 
     - No feed-forward. Heads learn faster without, at every depth; at one layer nothing is lost, as it acts after the
       choice is made. It also leaves a twentieth of the parameters.
-    - No residual around the last attention: the output is what the heads bring. With it, x_i is an error that W_O has to
-      outgrow.
+    - No residual around the last attention: the output is what the heads bring. With it, x_i is an error that W_O has
+      to outgrow.
     - Earlier layers start as the identity (their W_O is 0), so that depth starts where one layer does.
     - One learned temperature a head, with 50 times the learning rate: an exact head needs scores of hundreds.
     - Learning rate .16/dim, at most .01, cosine to 0 after a short warm-up; all layers start differently.
