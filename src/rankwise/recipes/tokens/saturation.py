@@ -58,15 +58,18 @@ def _smoke(text: str | None, pictures: str | None) -> list[Family]:
 
 
 def _laptop(text: str | None, pictures: str | None) -> list[Family]:
-    """Every task; on images, the cheapest, also another dim, head count, depth and sequence length."""
+    """Every task; on images, the cheapest, also another dim, head count, depth and sequence length.
+
+    Sizes are few, so that all of it takes less than an hour on two cores; ``language`` has more of them.
+    """
     spoken = language.PRESETS["laptop"].family(text)
     seen = images.PRESETS["laptop"].family(pictures)
     return [
         in_context.PRESETS["laptop"].family(4, (1, 4, 16)),
-        spoken,
-        replace(spoken, latent=16, sizes=(2, 8, 16, 32)),
+        replace(spoken, sizes=(1, 4, 16, 32, 64)),
+        replace(spoken, latent=16, sizes=(2, 8, 32)),
         seen,
-        replace(seen, latent=8, sizes=(1, 2, 4, 8, 16)),
+        replace(seen, latent=8, sizes=(1, 4, 16)),
         *(replace(other, sizes=(1, 2, 4, 8)) for other in _varied(seen, heads=(2,), layers=(1,))),
         replace(images.PRESETS["laptop"], patch=4, mnist_patch=7, ranks=(1, 2, 4, 8)).family(pictures),
     ]
