@@ -141,8 +141,11 @@ def logistic_regression(
 
 
 def logistic_error(task: ImagePatches, penalty: float = 1.0) -> float:
-    """The share of test images that a logistic regression on the same pixels misclassifies."""
+    """The share of test images that a logistic regression on the same pixels misclassifies.
+
+    100 rounds, as many as scikit-learn's default: half a minute for MNIST on two cores.
+    """
     (pixels, classes), (test, test_classes) = task.training, task.test
-    weights, intercepts = logistic_regression(pixels.flatten(1), classes, penalty)
+    weights, intercepts = logistic_regression(pixels.flatten(1), classes, penalty, rounds=100)
     answers = (test.flatten(1).double() @ weights + intercepts).argmax(dim=1)
     return float((answers != test_classes).double().mean())
