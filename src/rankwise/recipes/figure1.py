@@ -5,8 +5,8 @@
 
 Farthest neighbour among N points; H = d^c / r heads of rank r, so that every point of a curve (c = 1, 1.5, 2) has the
 same number of attention parameters. What the paper shows, and what to expect here: with one layer only full rank
-works, however many heads; with three layers low rank gets better. At preset "demo" (one seed): full rank .016 to .017
-with one layer and .025 to .034 with three; half rank .577, .416, .354 (c = 1, 1.5, 2) with one and .428, .311, .266
+works, however many heads; with three layers low rank gets better. At preset "demo" (one seed): full rank .008 to .010
+with one layer and .011 to .015 with three; half rank .573, .407, .342 (c = 1, 1.5, 2) with one and .419, .321, .267
 with three.
 
 The authors' values stand beside ours at full size. Theirs are the smallest mean training loss of an epoch, of the best
