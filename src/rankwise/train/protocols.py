@@ -95,7 +95,7 @@ def capacity(cell: Cell) -> RunSpec:
     - No feed-forward. Heads learn faster without, at every depth; at one layer nothing is lost, as it acts after the
       choice is made. It also leaves a twentieth of the parameters.
     - No residual around the last attention: the output is what the heads bring. With it, x_i is an error that W_O has
-      to outgrow.
+      to outgrow. Fewer than dim/rank heads lose by it: they leave some dimensions unanswered, where -x_i is a guess.
     - Earlier layers start as the identity (their W_O is 0), so that depth starts where one layer does.
     - One learned temperature a head, with 50 times the learning rate: an exact head needs scores of hundreds.
     - Learning rate .16/dim, at most .01, cosine to 0 after a short warm-up; all layers start differently.
