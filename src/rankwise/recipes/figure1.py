@@ -1,7 +1,7 @@
 """Figure 1: rank against error, for three budgets of heads and several depths.
 
-    rankwise reproduce figure1 --preset laptop        (787 s of CPU time measured, shared by the workers)
-    rankwise reproduce figure1 --preset paper         (full size, in the order of ``PIECES``; days on a laptop)
+    rankwise reproduce figure1 --preset laptop        (minutes)
+    rankwise reproduce figure1 --preset paper         (full size, in the order of ``PIECES``; most of a day, two cores)
 
 Farthest neighbour among N points; H = d^c / r heads of rank r, so that every point of a curve (c = 1, 1.5, 2) has the
 same number of attention parameters. What the paper shows, and what to expect here: with one layer only full rank
@@ -29,6 +29,7 @@ from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import ResultRow, mean_over_seeds, result_row
 from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import COLOURS, MARKERS, house_style, new_figure, save_figure
+from rankwise.report.headline import two_digits_down
 from rankwise.report.panels import Series, draw_levels, draw_series, rank_axes
 from rankwise.spec import SweepSpec, heads_for_budget
 from rankwise.train.protocols import Cell
@@ -218,7 +219,7 @@ class Gap:
 
 
 def gaps(points: Sequence[Point]) -> list[Gap]:
-    """Full rank against half rank wherever both were trained."""
+    """Full rank against half rank wherever both were trained; of several budgets of training the largest counts."""
     full_rank = max(point.rank for point in points)
     found = {(point.layers, point.exponent, point.rank): point.error for point in points}
     return [
@@ -239,8 +240,8 @@ def reading(points: Sequence[Point]) -> list[str]:
         worst_full = max(gap.full for gap in found)
         lines.append(
             f"{layers} layer{'s' * (layers > 1)}: full rank reaches {worst_full:.3g} or less at every budget; half "
-            f"rank errs at least {least.ratio:.2g} times as much, and its best budget (d^{1 + best_half.exponent:g}) "
-            f"stays at {best_half.half:.2g}."
+            f"rank errs at least {two_digits_down(least.ratio)} times as much, and its best budget "
+            f"(d^{1 + best_half.exponent:g}) stays at {best_half.half:.2g}."
         )
     if 1 in by_depth and len(by_depth) > 1:
         deepest = max(by_depth)

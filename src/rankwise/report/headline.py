@@ -45,7 +45,7 @@ def trade_offs(setting: Setting) -> list[Figure]:
             named = ", ".join(word for word in (facet, f"{protocol} protocol", variant) if word)
             figures.append(
                 Figure(
-                    value=f"{_two_digits(least.ratio)}×",
+                    value=f"{two_digits_down(least.ratio)}×",
                     label=f"{facet}: the error of half rank over that of full rank, at least, {budgets}",
                     where=facet,
                     detail=f"{named}: full rank reaches {most:.3g} or less, half rank {best_half:.3g} at best",
@@ -115,7 +115,7 @@ def _heads(cell: Cell) -> str:
     return f"{cell.heads:,} head" + "s" * (cell.heads != 1)
 
 
-def _two_digits(ratio: float) -> str:
+def two_digits_down(ratio: float) -> str:
     """Rounded down, because it stands behind "at least"."""
     scale = 10.0 ** (math.floor(math.log10(ratio)) - 1)
     return f"{math.floor(ratio / scale * (1 + 1e-12)) * scale:g}"

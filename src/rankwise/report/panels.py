@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Series:
     """A line with its uncertainty; empty ``spread`` draws none. ``style`` is passed to matplotlib.
 
-    ``published`` are the authors' values at some x, drawn beside it as crosses of the same colour.
+    ``published`` are the authors' training errors at some x, drawn beside it as crosses of the same colour.
     """
 
     label: str
@@ -52,7 +52,7 @@ def draw_series(axes: Axes, series: Sequence[Series]) -> None:
             x = sorted(one.published)
             axes.plot(x, [one.published[at] for at in x], color=style["color"], **_PUBLISHED)
     if any(one.published for one in series):
-        axes.plot([], [], color="0.4", label="the authors' values", **_PUBLISHED)
+        axes.plot([], [], color="0.4", label="the authors' training errors", **_PUBLISHED)
 
 
 def draw_levels(axes: Axes, levels: dict[str, float]) -> None:
