@@ -16,7 +16,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from rankwise.errors import InvalidInputError
 from rankwise.nn.masks import structural_mask
-from rankwise.nn.short_mix import ShortMix, turning_pays
+from rankwise.nn.short_mix import RankOneMix, ShortMix, products_suffice, turning_pays
 
 # Below this many keys the batched product beats the fused kernel on a CPU (benchmarks/layer.py measures both).
 FUSED_KERNEL_FROM_KEYS = 96
@@ -41,8 +41,12 @@ def softmax_mix(
         visible = structural_mask(queries.shape[1], keys.shape[1], causal=True, window=None, device=keys.device)
         visible = None if visible is None else visible[None, None]
     trains_on_cpu = torch.is_grad_enabled() and keys.device.type == "cpu" and not torch.compiler.is_compiling()
+    mixed: Tensor
+    if trains_on_cpu and visible is None and products_suffice(queries, keys, values):
+        mixed = RankOneMix.apply(queries, keys, values)
+        return mixed
     if trains_on_cpu and turning_pays(queries, keys, values):
-        mixed: Tensor = ShortMix.apply(queries, keys, values, None if visible is None else ~visible)
+        mixed = ShortMix.apply(queries, keys, values, None if visible is None else ~visible)
         return mixed
     return _weighted_sum(_grouped_softmax(queries, keys, visible), values)
 

@@ -1,0 +1,66 @@
+"""The training kernels for short sequences: the plain formula, and its gradients by finite differences."""
+
+import pytest
+import torch
+
+from rankwise.nn import MultiheadAttention, short_mix
+from rankwise.nn.short_mix import RankOneMix, ShortMix
+
+
+def plain_mix(queries, keys, values):
+    weights = torch.einsum("bihr,bjhr->bhij", queries, keys).softmax(-1)
+    return torch.einsum("bhij,bjhv->bihv", weights, values)
+
+
+def inputs(*, rank, batch=5, queries=3, keys=4, heads=2):
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(tokens):
+        drawn = torch.randn(batch, tokens, heads, rank, generator=generator, dtype=torch.float64)
+        return drawn.requires_grad_()
+
+    return draw(queries), draw(keys), draw(keys)
+
+
+@pytest.mark.parametrize("in_cache", [1, 48, 2**17])
+def test_rank_one_is_the_formula_however_it_is_cut_into_pieces(monkeypatch, in_cache):
+    monkeypatch.setattr(short_mix, "_IN_CACHE", in_cache)
+    given = inputs(rank=1)
+    torch.testing.assert_close(RankOneMix.apply(*given), plain_mix(*given))
+    assert torch.autograd.gradcheck(RankOneMix.apply, given)
+
+
+def test_turned_products_are_the_formula():
+    given = inputs(rank=3)
+    torch.testing.assert_close(ShortMix.apply(*given, None), plain_mix(*given))
+    assert torch.autograd.gradcheck(lambda *tensors: ShortMix.apply(*tensors, None), given)
+
+
+def test_rank_one_bears_scores_far_beyond_what_exp_can_hold():
+    queries, keys, values = (x.detach() for x in inputs(rank=1))
+    queries = (1e6 * queries).requires_grad_()
+    mixed = RankOneMix.apply(queries, keys, values)
+    torch.testing.assert_close(mixed, plain_mix(queries, keys, values))
+    mixed.sum().backward()
+    assert queries.grad.isfinite().all()
+
+
+def test_rank_one_bears_an_empty_batch():
+    given = inputs(rank=1, batch=0)
+    assert RankOneMix.apply(*given).shape == (0, 3, 2, 1)
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_a_layer_trains_the_same_with_and_without_its_kernel(rank):
+    """Asking for the weights takes the plain path."""
+    layer = MultiheadAttention(8, 6, rank, temperature="learned", dtype=torch.float64)
+    x = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    fast, plain = layer(x), layer(x, return_weights=True)[0]
+    torch.testing.assert_close(fast, plain)
+    direction = torch.randn_like(fast)
+    for ours, theirs in zip(gradients(layer, fast, direction), gradients(layer, plain, direction), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def gradients(layer, output, direction):
+    return torch.autograd.grad(output, list(layer.parameters()), direction, materialize_grads=True)
