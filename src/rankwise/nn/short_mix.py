@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-
 # Half a megabyte of 4-byte numbers; a quarter and four times that lose a tenth.
 _IN_CACHE = 2**17
 
