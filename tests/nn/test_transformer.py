@@ -17,6 +17,8 @@ def draw(*shape, seed=1):
 def specs(draw_from):
     positions = draw_from(st.sampled_from(["none", "additive", "concatenated", "rotary"]))
     average = draw_from(st.integers(1, 2))
+    last_residual = draw_from(st.sampled_from([None, False]))
+    start = draw_from(st.sampled_from([None, 0.0, -1.5])) if last_residual is None else None
     return ModelSpec(
         dim=draw_from(st.integers(2, 6)),
         layers=draw_from(st.integers(1, 3)),
@@ -27,7 +29,8 @@ def specs(draw_from):
         temperature=draw_from(st.sampled_from(["fixed", "learned"])),
         bias=draw_from(st.booleans()),
         feedforward=draw_from(st.sampled_from([0, 7])),
-        last_residual=draw_from(st.sampled_from([None, False])),
+        last_residual=last_residual,
+        last_residual_start=start,
         activation=draw_from(st.sampled_from(["relu", "gelu"])),
         norm=draw_from(st.sampled_from(["rms", "unit", "none"])),
         norm_place=draw_from(st.sampled_from(["pre", "post"])),
@@ -142,6 +145,25 @@ def test_without_the_last_residual_depth_starts_where_one_layer_does():
 def test_a_last_residual_that_says_nothing_new_is_refused(fields):
     with pytest.raises(InvalidInputError, match="last_residual: expected false or nothing"):
         ModelSpec(dim=6, heads=2, rank=3, **fields)
+
+
+def test_the_last_residual_has_a_weight_that_starts_where_it_is_told_and_learns():
+    fields = {"dim": 6, "layers": 2, "heads": 2, "rank": 2, "norm": "none"}
+    weighed = Transformer(ModelSpec(**fields, last_residual_start=-0.5), dtype=torch.float64)
+    plain = Transformer(ModelSpec(**fields), dtype=torch.float64)
+    plain.load_state_dict(weighed.state_dict(), strict=False)
+    points = draw(2, 5, 6)
+    before_last, _ = plain.blocks[0](points, None, False)
+    torch.testing.assert_close(weighed(points), plain(points) - 1.5 * before_last)
+    weighed(points).sum().backward()
+    torch.testing.assert_close(weighed.blocks[1].residual_weight.grad, before_last.sum())
+    assert weighed.blocks[0].residual_weight is None
+
+
+@pytest.mark.parametrize("fields", [{"last_residual": False}, {"residual": False}])
+def test_a_weight_without_a_last_residual_is_refused(fields):
+    with pytest.raises(InvalidInputError, match="last_residual_start: expected a last residual to weigh"):
+        ModelSpec(dim=6, heads=2, rank=3, last_residual_start=0.0, **fields)
 
 
 def test_unit_norm_has_one_scalar_and_unit_vectors():

@@ -84,3 +84,9 @@ def test_capacity_starts_at_the_length_of_the_targets():
     model = Training(run).model
     lengths = model(torch.nn.functional.normalize(torch.randn(4, 8, 16), dim=-1)).norm(dim=-1)
     torch.testing.assert_close(lengths, torch.ones(4, 8), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize(("heads", "rank", "weighed"), [(1, 63, True), (7, 8, True), (8, 8, False), (1, 64, False)])
+def test_capacity_weighs_the_token_itself_where_heads_leave_dimensions_unanswered(heads, rank, weighed):
+    model = capacity(cell(heads=heads, rank=rank)).model
+    assert (model.last_residual, model.last_residual_start) == ((None, 0.0) if weighed else (False, None))

@@ -36,6 +36,8 @@ class Block(nn.Module):
         super().__init__()
         self.pre, self.residual = spec.norm_place == "pre", spec.residual
         self.attention_residual = spec.residual and not (last and spec.last_residual is False)
+        weighed = last and spec.last_residual_start is not None
+        self.residual_weight = nn.Parameter(torch.zeros((), device=device, dtype=dtype)) if weighed else None
         self.attention = _build_attention(spec, device, dtype)
         self.attention_norm = build_norm(spec.norm, spec.width, device=device, dtype=dtype)
         self.feedforward = FeedForward(spec, device=device, dtype=dtype) if spec.feedforward else None
@@ -53,7 +55,8 @@ class Block(nn.Module):
             change, weights = self.attention(*inputs, return_weights=True)
         else:
             change = self.attention(*inputs)
-        x = self._joined(x if self.attention_residual else None, change, self.attention_norm)
+        kept = x if self.residual_weight is None else x * self.residual_weight
+        x = self._joined(kept if self.attention_residual else None, change, self.attention_norm)
         if self.feedforward is not None and self.feedforward_norm is not None:
             inner = self.feedforward_norm(x) if self.pre else x
             x = self._joined(x if self.residual else None, self.feedforward(inner), self.feedforward_norm)
@@ -166,7 +169,7 @@ class Transformer(nn.Module):
         if self.spec.init == "paper":
             first = self.blocks[0].state_dict()
             for block in self.blocks[1:]:
-                block.load_state_dict(first)
+                block.load_state_dict(block.state_dict() | first)
         *earlier, last = self.attention_layers()
         if self.spec.head_init == "farthest":
             assert isinstance(last, MultiheadAttention)  # the spec has seen to it
@@ -180,6 +183,9 @@ class Transformer(nn.Module):
             for module in self.modules():
                 if isinstance(module, FeedForward):
                     module.scale_output(self.spec.branch_gain)
+        weight = self.blocks[-1].residual_weight
+        if isinstance(weight, nn.Parameter) and self.spec.last_residual_start is not None:
+            weight.fill_(self.spec.last_residual_start)
         if self.spec.final_gain is not None:
             for gain in self._last_norm().parameters():
                 gain.fill_(self.spec.final_gain)

@@ -171,6 +171,7 @@ def _require_expressible_stack(spec: ModelSpec) -> None:
     need("norm_place", spec.norm_place == "pre", "'pre'")
     need("residual", spec.residual, "True")
     need("last_residual", spec.last_residual is None, "nothing")
+    need("last_residual_start", spec.last_residual_start is None, "nothing")
     need("positions", spec.positions in ("none", "rotary"), "'none' or 'rotary'")
     need("output_map", not spec.output_map, "False (make it part of your own read-out)")
     need(

@@ -19,13 +19,13 @@ class ModelSpec:
     coordinate, "unit" the paper's L2-normalisation times one learned scalar, "none" no normalisation;
     ``norm_place`` "post" normalises after the residual sum, "pre" before each sub-layer and once at the end.
     ``positions`` "additive" and "concatenated" are learned tables of ``max_points`` rows; the concatenated one adds
-    ``position_dim`` coordinates, which the output loses again. ``average`` is the paper's width multiplier
-    (see ``AttentionSpec``). ``residual`` off leaves the bare layer of the theorem; ``last_residual`` off leaves the
+    ``position_dim`` coordinates, which the output loses again. ``average`` is the paper's width multiplier (see
+    ``AttentionSpec``). ``residual`` off leaves the bare layer of the theorem; ``last_residual`` off leaves the
     residual out around the last attention alone, so that the output is what those heads bring and nothing of the
-    token itself; ``output_map`` adds one ``dim x dim`` linear map at the end. ``init`` "paper" starts all layers as
-    copies of one and additive positions at N(-1, 1), as the authors' code does. ``output_gain`` multiplies the last
-    layer's W_O at the start: in front of a post-norm the attention output must outgrow the residual, whose share of the
-    error is about 1/gain^2.
+    token itself; ``last_residual_start`` gives it one learned weight that starts there; ``output_map`` adds one
+    ``dim x dim`` linear map at the end. ``init`` "paper" starts all layers as copies of one and additive positions
+    at N(-1, 1), as the authors' code does. ``output_gain`` multiplies the last layer's W_O at the start: in front
+    of a post-norm the attention output must outgrow the residual, whose share of the error is about 1/gain^2.
     ``branch_gain`` multiplies all other branches at the start (W_O of earlier layers, every feed-forward's last
     matrix): near 0 the earlier layers begin as the identity.
     ``final_gain`` is what the gains of the last norm start at (unset: 1): with "rms" outputs have length
@@ -61,6 +61,7 @@ class ModelSpec:
     norm_place: Literal["pre", "post"] = "post"
     residual: bool = True
     last_residual: bool | None = None
+    last_residual_start: float | None = None
     positions: Literal["none", "additive", "concatenated", "rotary"] = "none"
     position_dim: int = 0
     max_points: int = 0
@@ -91,6 +92,11 @@ class ModelSpec:
         if self.last_residual is not None and not (self.last_residual is False and self.residual):
             raise InvalidInputError(
                 f"last_residual: expected false or nothing, and nothing without a residual, got {self.last_residual!r} "
+                f"with residual={self.residual!r}"
+            )
+        if self.last_residual_start is not None and not (self.residual and self.last_residual is None):
+            raise InvalidInputError(
+                f"last_residual_start: expected a last residual to weigh, got last_residual={self.last_residual!r} "
                 f"with residual={self.residual!r}"
             )
         if (self.positions == "concatenated") != (self.position_dim > 0):
@@ -138,6 +144,7 @@ class ModelSpec:
             "layers": 1,
             "residual": False,
             "last_residual": None,
+            "last_residual_start": None,
             "norm": "none",
             "feedforward": 0,
             "bias": False,
@@ -234,4 +241,4 @@ class ModelSpec:
         final = norm if self.norm_place == "pre" else 0
         table = self.max_points * (self.position_dim or self.dim)
         output = self.dim * self.dim + (self.dim if self.bias else 0) if self.output_map else 0
-        return self.layers * layer + final + table + output
+        return self.layers * layer + final + table + output + (self.last_residual_start is not None)

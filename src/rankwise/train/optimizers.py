@@ -36,6 +36,7 @@ _ROLES = {
     "attention_norm": "norm",
     "feedforward_norm": "norm",
     "final_norm": "norm",
+    "residual_weight": "norm",  # one scalar that scales the stream, like the gain of a norm
     "q_norm": "norm",
     "k_norm": "norm",
     "positions": "positions",

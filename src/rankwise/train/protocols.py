@@ -95,12 +95,14 @@ def capacity(cell: Cell) -> RunSpec:
     - No feed-forward. Heads learn faster without, at every depth tried; at one layer little is lost (.0045 of .567 at
       dim 16), as it acts after the choice is made. A seventeenth of the parameters is left at dim 64.
     - No residual around the last attention: the output is what the heads bring. With it, x_i is an error that W_O has
-      to outgrow. Fewer than dim/rank heads lose by it: they leave some dimensions unanswered, where -x_i is a guess.
+      to outgrow. Fewer than dim/rank heads leave some dimensions unanswered, where -x_i is a guess: there x_i has one
+      learned weight, 0 at the start. With more heads that weight changes nothing.
     - Earlier layers start as the identity (their W_O is 0), so that depth starts where one layer does.
     - One learned temperature a head, with 50 times the learning rate: an exact head needs scores of hundreds.
     - Learning rate .16/dim, at most .01, cosine to 0 after a short warm-up; all layers start differently.
     """
     steps = max(1, cell.sequences // _batch(cell))
+    answers_all = cell.heads * cell.rank >= cell.dim
     return RunSpec(
         protocol="capacity",
         seed=cell.seed,
@@ -112,7 +114,8 @@ def capacity(cell: Cell) -> RunSpec:
             rank=cell.rank,
             temperature="learned",
             norm="unit",
-            last_residual=False,
+            last_residual=False if answers_all else None,
+            last_residual_start=None if answers_all else 0.0,
             branch_gain=0.0,
         ),
         optim=OptimSpec(
