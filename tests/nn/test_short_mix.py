@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rankwise.nn import MultiheadAttention, short_mix
-from rankwise.nn.short_mix import RankOneMix, ShortMix
+from rankwise.nn.short_mix import ProductMix, ShortMix
 
 
 def plain_mix(queries, keys, values):
@@ -23,11 +23,12 @@ def inputs(*, rank, batch=5, queries=3, keys=4, heads=2):
 
 
 @pytest.mark.parametrize("in_cache", [1, 48, 2**17])
-def test_rank_one_is_the_formula_however_it_is_cut_into_pieces(monkeypatch, in_cache):
+@pytest.mark.parametrize("rank", [1, 3])
+def test_products_are_the_formula_however_it_is_cut_into_pieces(monkeypatch, in_cache, rank):
     monkeypatch.setattr(short_mix, "_IN_CACHE", in_cache)
-    given = inputs(rank=1)
-    torch.testing.assert_close(RankOneMix.apply(*given), plain_mix(*given))
-    assert torch.autograd.gradcheck(RankOneMix.apply, given)
+    given = inputs(rank=rank)
+    torch.testing.assert_close(ProductMix.apply(*given), plain_mix(*given))
+    assert torch.autograd.gradcheck(ProductMix.apply, given)
 
 
 def test_turned_products_are_the_formula():
@@ -36,26 +37,30 @@ def test_turned_products_are_the_formula():
     assert torch.autograd.gradcheck(lambda *tensors: ShortMix.apply(*tensors, None), given)
 
 
-def test_rank_one_bears_scores_far_beyond_what_exp_can_hold():
+def test_products_bear_scores_far_beyond_what_exp_can_hold():
     queries, keys, values = (x.detach() for x in inputs(rank=1))
     queries = (1e6 * queries).requires_grad_()
-    mixed = RankOneMix.apply(queries, keys, values)
+    mixed = ProductMix.apply(queries, keys, values)
     torch.testing.assert_close(mixed, plain_mix(queries, keys, values))
     mixed.sum().backward()
     assert queries.grad.isfinite().all()
 
 
-def test_rank_one_bears_an_empty_batch():
-    given = inputs(rank=1, batch=0)
-    assert RankOneMix.apply(*given).shape == (0, 3, 2, 1)
+def test_products_bear_an_empty_batch():
+    given = inputs(rank=2, batch=0)
+    assert ProductMix.apply(*given).shape == (0, 3, 2, 2)
 
 
-@pytest.mark.parametrize("rank", [1, 2])
-def test_a_layer_trains_the_same_with_and_without_its_kernel(rank):
+@pytest.mark.parametrize(
+    ("heads", "rank", "kernel"), [(16, 1, "ProductMix"), (16, 2, "ProductMix"), (6, 2, "ShortMix")]
+)
+def test_a_layer_trains_the_same_with_and_without_its_kernel(heads, rank, kernel):
     """Asking for the weights takes the plain path."""
-    layer = MultiheadAttention(8, 6, rank, temperature="learned", dtype=torch.float64)
+    layer = MultiheadAttention(8, heads, rank, temperature="learned", dtype=torch.float64)
     x = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     fast, plain = layer(x), layer(x, return_weights=True)[0]
+    assert f"{kernel}Backward" in functions_behind(fast)
+    assert f"{kernel}Backward" not in functions_behind(plain)
     torch.testing.assert_close(fast, plain)
     direction = torch.randn_like(fast)
     for ours, theirs in zip(gradients(layer, fast, direction), gradients(layer, plain, direction), strict=True):
@@ -64,3 +69,13 @@ def test_a_layer_trains_the_same_with_and_without_its_kernel(rank):
 
 def gradients(layer, output, direction):
     return torch.autograd.grad(output, list(layer.parameters()), direction, materialize_grads=True)
+
+
+def functions_behind(output):
+    found, waiting = set(), [output.grad_fn]
+    while waiting:
+        function = waiting.pop()
+        if function is not None and function not in found:
+            found.add(function)
+            waiting += [parent for parent, _ in function.next_functions]
+    return {function.name() for function in found}

@@ -16,7 +16,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from rankwise.errors import InvalidInputError
 from rankwise.nn.masks import structural_mask
-from rankwise.nn.short_mix import RankOneMix, ShortMix, products_suffice, turning_pays
+from rankwise.nn.short_mix import ProductMix, ShortMix, products_pay, turning_pays
 
 # Below this many keys the batched product beats the fused kernel on a CPU (benchmarks/layer.py measures both).
 FUSED_KERNEL_FROM_KEYS = 96
@@ -42,8 +42,8 @@ def softmax_mix(
         visible = None if visible is None else visible[None, None]
     trains_on_cpu = torch.is_grad_enabled() and keys.device.type == "cpu" and not torch.compiler.is_compiling()
     mixed: Tensor
-    if trains_on_cpu and visible is None and products_suffice(queries, keys, values):
-        mixed = RankOneMix.apply(queries, keys, values)
+    if trains_on_cpu and visible is None and products_pay(queries, keys, values):
+        mixed = ProductMix.apply(queries, keys, values)
         return mixed
     if trains_on_cpu and turning_pays(queries, keys, values):
         mixed = ShortMix.apply(queries, keys, values, None if visible is None else ~visible)
