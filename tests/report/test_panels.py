@@ -32,6 +32,13 @@ def test_levels_are_lines_with_their_names(axes):
     assert [text.get_text() for text in axes.texts] == ["mean", "almost zero, zero"]
 
 
+def test_names_of_two_near_levels_do_not_meet(axes):
+    axes.set(yscale="log", ylim=(0.002, 1.2))
+    draw_levels(axes, {"mean of points": 0.95, "best linear": 0.89})
+    lower, upper = (text.get_window_extent() for text in axes.texts)
+    assert lower.y1 < upper.y0
+
+
 def test_axes_tick_where_there_are_points(axes):
     rank_axes(axes, [2, 4, 16], "title")
     assert [label.get_text() for label in axes.get_xticklabels()] == ["2", "4", "16"]

@@ -56,15 +56,23 @@ def draw_series(axes: Axes, series: Sequence[Series]) -> None:
 
 
 def draw_levels(axes: Axes, levels: dict[str, float]) -> None:
-    """Horizontal lines with their names at the left end: what trivial predictors reach. Near ones share a name."""
-    for name, height in _joined(levels).items():
+    """Horizontal lines with their names at the right end, where curves have left them: what trivial predictors reach.
+
+    Near ones share a name. Of several the lowest has its name below the line, so that two names never meet.
+    """
+    joined = _joined(levels)
+    lowest = min(joined, key=joined.__getitem__) if len(joined) > 1 else None
+    for name, height in joined.items():
+        below = name == lowest
         axes.axhline(height, color=GUIDE, linewidth=0.8, linestyle=":")
         axes.annotate(
             name,
-            (0.01, height),
+            (0.99, height),
             xycoords=("axes fraction", "data"),
-            xytext=(0, 2),
+            xytext=(0, -2 if below else 2),
             textcoords="offset points",
+            horizontalalignment="right",
+            verticalalignment="top" if below else "bottom",
             fontsize=7,
             color=GUIDE,
         )
