@@ -83,7 +83,7 @@ PIECES = (
     Piece(layers=3, exponent=1.0, ranks=_RANKS, sequences=TWENTIETH),
     Piece(layers=5, exponent=1.0, ranks=(64, 16, 4), sequences=TWENTIETH),
     Piece(layers=1, exponent=1.5, ranks=_RANKS, sequences=TWENTIETH),
-    Piece(layers=1, exponent=2.0, ranks=(8, 32, 64), sequences=TWENTIETH),
+    Piece(layers=1, exponent=2.0, ranks=(64, 32, 8), sequences=TWENTIETH),
 )
 """Full size, the most telling first: one layer, three, the curve the authors could not train, larger budgets."""
 
