@@ -46,7 +46,7 @@ def test_full_size_comes_in_pieces_the_most_telling_first_one_seed_after_the_oth
     assert [run.seed for run in runs] == [0] * 27 + [1] * 27
     found = [(run.model.layers, run.model.heads * run.model.rank, run.model.rank) for run in runs[:27]]
     every = (1, 2, 4, 8, 16, 32, 64)
-    listed = [(1, 64, every), (3, 64, every), (5, 64, (64, 16, 4)), (1, 512, every), (1, 4096, (8, 32, 64))]
+    listed = [(1, 64, every), (3, 64, every), (5, 64, (64, 16, 4)), (1, 512, every), (1, 4096, (64, 32, 8))]
     assert found == [(layers, budget, rank) for layers, budget, ranks in listed for rank in ranks]
     for run in runs:
         assert (run.task.dim, run.task.points, run.model.positions) == (64, 16, "none")
