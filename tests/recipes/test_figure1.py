@@ -60,6 +60,10 @@ def test_pieces_and_budgets_can_be_chosen():
     assert len(runs) == 7
     with pytest.raises(InvalidInputError, match=r"pieces: expected numbers from 1 to 5 for preset 'paper', got 6"):
         figure1.sweep("paper", pieces=(1, 6))
+    some = figure1.sweep("paper", pieces=(3, 5), ranks=(64, 8)).expand()
+    assert [(run.model.layers, run.model.rank) for run in some] == [(5, 64), (1, 64), (1, 8)]
+    with pytest.raises(InvalidInputError, match="ranks: expected some of 4, 16, 64 for preset 'paper', got 8"):
+        figure1.sweep("paper", pieces=(3,), ranks=(8,))
     with pytest.raises(InvalidInputError, match="seeds: expected at least 1, got 0"):
         figure1.sweep("paper", seeds=0)
 

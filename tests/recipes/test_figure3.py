@@ -1,5 +1,6 @@
 import pytest
 
+from rankwise.errors import InvalidInputError
 from rankwise.recipes import figure1, figure3
 from rankwise.recipes.figure3 import KINDS, PRESETS, draw, kind_of, points_of, reading
 from recipe_rows import trained
@@ -68,3 +69,19 @@ def test_points_reading_and_authors():
     assert len(crosses) == 3
     small = points_of(rows("smoke", lambda run: 0.5))
     assert {point.authors for point in small} == {None}
+
+
+def test_curves_and_ranks_can_be_chosen_and_read():
+    found = [kind_of(run.model) for run in figure3.sweep("paper", pieces=(1, 7), ranks=(8,)).expand()]
+    assert found == [("none", 8), ("concatenated", 8)]
+    with pytest.raises(InvalidInputError, match="pieces: expected numbers from 1 to 8 for preset 'paper', got 9"):
+        figure3.sweep("paper", pieces=(9,))
+    with pytest.raises(
+        InvalidInputError, match="ranks: expected some of 1, 2, 4, 8, 16, 32, 64 for preset 'paper', got 3"
+    ):
+        figure3.sweep("paper", ranks=(8, 3))
+    errors = {"none": 0.4, "concatenated": 0.1}
+    points = points_of(rows("paper", lambda run: errors[kind_of(run.model)[0]], pieces=(5, 7), ranks=(8,)))
+    assert reading(points) == (
+        "3 layers, ranks below 64: error without positions over error with them (geometric mean): concatenated 4.00."
+    )

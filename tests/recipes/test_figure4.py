@@ -46,7 +46,7 @@ def test_transfers_reading_and_drawing_from_fixed_numbers():
     assert (first.own.error, first.own.seeds, first.authors, first.heads) == (1.0, 1, 0.023, 4096)
     assert {points: mean.error for points, mean in first.others.items()} == {n: n / 2000 for n in EVALUATED}
     exact = {t.trained: dict.fromkeys(EVALUATED, 0.01) for t in transfers}
-    lines = reading(transfers, exact)
+    lines = reading(transfers, exact, 64)
     assert lines[0] == "Trained with 4 and 256 points: rank 32 goes from 0.031 to 0.031, rank 64 from 0.016 to 0.016."
     assert "Trained with 16 points, tested with 1024: rank 32 0.016, rank 64 0.008" in lines[2]
     figure = draw(transfers, exact, dict.fromkeys(EVALUATED, 0.9), 64)
@@ -71,3 +71,14 @@ def test_trained_models_are_tested_with_other_numbers_of_points(tmp_path, monkey
     spread = 4 * (float(own.extra["evaluated_error_se"]) + trained.error_se)
     assert float(own.extra["evaluated_error"]) == pytest.approx(trained.error, abs=spread)
     assert other.error == trained.error
+
+
+def test_one_rank_and_some_numbers_of_points_can_be_chosen_and_read():
+    sweep = figure4.sweep("paper", pieces=(1, 3), ranks=(32,), sequences=64_000)
+    assert [(run.task.points, run.model.rank) for run in sweep.expand()] == [(4, 32), (64, 32)]
+    rows = [
+        row
+        for row in measured("paper", lambda run: run.task.points / 100, lambda run, points: 0.5)
+        if row.rank == 32 and row.points in (4, 64)
+    ]
+    assert reading(transfers_of(rows), {}, 64) == ["Trained with 4 and 64 points: rank 32 goes from 0.04 to 0.64."]

@@ -24,6 +24,7 @@ def reproduce(
     protocol: str | None = None,
     sequences: int | None = None,
     pieces: tuple[int, ...] = (),
+    ranks: tuple[int, ...] = (),
     data: Path | None = None,
     vectors: Path | None = None,
     keep: Path | None = None,
@@ -52,6 +53,7 @@ def reproduce(
         protocol: How to train: capacity (the best we know, the default) or paper (the authors' recipe to the letter).
         sequences: Training examples of every run, instead of the preset's.
         pieces: Train only these parts of the preset, counted from 1 in the order that its recipe lists.
+        ranks: Train only these of the preset's ranks (figure1, figure3, figure4).
         data: A text file (language) or a directory of MNIST (images) in place of the preset's data.
         vectors: A .npy or .safetensors file whose rows are points too (anisotropic).
         keep: Merge the runs into this directory's FIGURE.csv and draw from it there, with a part of its README.md.
@@ -76,7 +78,8 @@ def reproduce(
             require_target(option, folder, folder=True)
     options: dict[str, object] = {"protocol": protocol, "sequences": sequences, "seeds": seeds, "vectors": vectors}
     options["data"] = None if data is None else str(data)
-    given = {name: value for name, value in (options | {"pieces": pieces or None}).items() if value is not None}
+    options |= {"pieces": pieces or None, "ranks": ranks or None}
+    given = {name: value for name, value in options.items() if value is not None}
     if figure in TRAINED:
         from rankwise.recipes.kept import keep as keep_results
         from rankwise.recipes.kept import provenance

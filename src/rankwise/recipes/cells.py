@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import TypeVar
 
-from rankwise.errors import require_choice, require_int
+from rankwise.errors import InvalidInputError, require_choice, require_int
 from rankwise.spec import RunSpec, SweepSpec, vary
 from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity, paper
+
+T = TypeVar("T")
 
 TWENTIETH = PAPER_SEQUENCES // 20
 """What ``capacity`` spends at full size."""
@@ -42,3 +45,22 @@ def budget(asked: int | None, preset: int, *, full_size: bool, protocol: str, la
     if full_size and protocol == "paper":
         return LATER_SEQUENCES if later else PAPER_SEQUENCES
     return preset
+
+
+def chosen_pieces(pieces: Sequence[int], every: Sequence[T], preset: str) -> list[T]:
+    """The parts of a preset with these numbers, counted from 1; all if none are named."""
+    for number in pieces:
+        if not 1 <= number <= len(every):
+            raise InvalidInputError(
+                f"pieces: expected numbers from 1 to {len(every)} for preset {preset!r}, got {number}"
+            )
+    return [every[number - 1] for number in pieces] or list(every)
+
+
+def chosen_ranks(ranks: Sequence[int], every: Sequence[int], preset: str) -> list[int]:
+    """Those of a preset's ranks that are named, in the preset's order; all if none are."""
+    for rank in ranks:
+        if rank not in every:
+            known = ", ".join(map(str, every))
+            raise InvalidInputError(f"ranks: expected some of {known} for preset {preset!r}, got {rank}")
+    return [rank for rank in every if not ranks or rank in ranks]

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankwise.errors import InvalidInputError, require_choice
+from rankwise.errors import require_choice
 from rankwise.recipes.baselines import trivial_errors
-from rankwise.recipes.cells import TWENTIETH, budget, seeded_sweep, trained_by
+from rankwise.recipes.cells import TWENTIETH, budget, chosen_pieces, chosen_ranks, seeded_sweep, trained_by
 from rankwise.recipes.paper_figures import published_figure
 from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import ResultRow, mean_over_seeds, result_row
@@ -105,21 +105,18 @@ def sweep(
     seeds: int = 1,
     sequences: int | None = None,
     pieces: tuple[int, ...] = (),
+    ranks: tuple[int, ...] = (),
 ) -> SweepSpec:
     """The runs of the figure: all pieces with seed 0, then all with seed 1, and so on.
 
     ``protocol`` "paper" at full size spends the paper's 25.6 million sequences unless ``sequences`` says otherwise.
-    ``pieces`` chooses some, counted from 1.
+    ``pieces`` chooses some, counted from 1, and ``ranks`` some of their ranks.
     """
     require_choice("preset", preset, tuple(PRESETS))
     settings = PRESETS[preset]
     train_as = trained_by(protocol, later=False)
-    for number in pieces:
-        if not 1 <= number <= len(settings.pieces):
-            raise InvalidInputError(
-                f"pieces: expected numbers from 1 to {len(settings.pieces)} for preset {preset!r}, got {number}"
-            )
-    chosen = [settings.pieces[number - 1] for number in pieces] or settings.pieces
+    chosen = chosen_pieces(pieces, settings.pieces, preset)
+    wanted = chosen_ranks(ranks, sorted({rank for piece in chosen for rank in piece.ranks}), preset)
     runs = [
         train_as(
             Cell(
@@ -135,6 +132,7 @@ def sweep(
         )
         for piece in chosen
         for rank in piece.ranks
+        if rank in wanted
     ]
     return seeded_sweep(f"figure1 ({preset}, {protocol})", runs, seeds, in_order=settings.in_order)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rankwise.errors import require_choice
 from rankwise.recipes.baselines import trivial_errors
-from rankwise.recipes.cells import TWENTIETH, budget, seeded_sweep, trained_by
+from rankwise.recipes.cells import TWENTIETH, budget, chosen_pieces, chosen_ranks, seeded_sweep, trained_by
 from rankwise.recipes.paper_figures import published_figure
 from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import Mean, ResultRow, mean_over_seeds, result_row
@@ -58,26 +58,37 @@ PRESETS: dict[str, Settings] = {
 
 
 def sweep(
-    preset: str = "laptop", *, protocol: str = "capacity", seeds: int = 1, sequences: int | None = None
+    preset: str = "laptop",
+    *,
+    protocol: str = "capacity",
+    seeds: int = 1,
+    sequences: int | None = None,
+    pieces: tuple[int, ...] = (),
+    ranks: tuple[int, ...] = (),
 ) -> SweepSpec:
-    """The runs of the figure."""
+    """The runs of the figure; ``pieces`` chooses curves, counted from 1: all kinds at one depth, then at the next."""
     require_choice("preset", preset, tuple(PRESETS))
     settings = PRESETS[preset]
+    curves = [(layers, kind) for layers in settings.sequences for kind in KINDS]
     runs = []
-    for layers, own in settings.sequences.items():
-        for kind in KINDS:
-            later = kind != "none"  # the authors' curve without positions is that of figure 1
-            own_budget = budget(sequences, own, full_size=settings.full_size, protocol=protocol, later=later)
-            for rank in settings.ranks:
-                cell = Cell(
-                    dim=settings.dim,
-                    points=settings.points,
-                    layers=layers,
-                    heads=heads_for_budget(settings.dim, rank, _EXPONENT),
-                    rank=rank,
-                    sequences=own_budget,
-                )
-                runs.append(placed(trained_by(protocol, later=later)(cell), kind))
+    for layers, kind in chosen_pieces(pieces, curves, preset):
+        later = kind != "none"  # the authors' curve without positions is that of figure 1
+        for rank in chosen_ranks(ranks, settings.ranks, preset):
+            cell = Cell(
+                dim=settings.dim,
+                points=settings.points,
+                layers=layers,
+                heads=heads_for_budget(settings.dim, rank, _EXPONENT),
+                rank=rank,
+                sequences=budget(
+                    sequences,
+                    settings.sequences[layers],
+                    full_size=settings.full_size,
+                    protocol=protocol,
+                    later=later,
+                ),
+            )
+            runs.append(placed(trained_by(protocol, later=later)(cell), kind))
     return seeded_sweep(f"figure3 ({preset}, {protocol})", runs, seeds, in_order=settings.full_size)
 
 
@@ -146,7 +157,7 @@ def _kind(row: ResultRow) -> Positions:
 def reading(points: Sequence[Point]) -> str:
     """How much concatenated positions help below full rank, by depth: geometric means of ratios of errors."""
     at = {(p.layers, p.positions, p.rank): p.mean.error for p in points}
-    full = max(point.rank for point in points)
+    full = points[0].mean.row.dim
     lines = []
     for layers in sorted({point.layers for point in points}):
         parts = []

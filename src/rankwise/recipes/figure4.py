@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from rankwise.errors import require_choice
 from rankwise.recipes.baselines import trivial_errors
-from rankwise.recipes.cells import TWENTIETH, budget, seeded_sweep, trained_by
+from rankwise.recipes.cells import TWENTIETH, budget, chosen_pieces, chosen_ranks, seeded_sweep, trained_by
 from rankwise.recipes.paper_figures import published_figure
 from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import Mean, ResultRow, mean_over_seeds, result_row
@@ -61,9 +61,15 @@ PRESETS: dict[str, Settings] = {
 
 
 def sweep(
-    preset: str = "laptop", *, protocol: str = "capacity", seeds: int = 1, sequences: int | None = None
+    preset: str = "laptop",
+    *,
+    protocol: str = "capacity",
+    seeds: int = 1,
+    sequences: int | None = None,
+    pieces: tuple[int, ...] = (),
+    ranks: tuple[int, ...] = (),
 ) -> SweepSpec:
-    """The runs of the figure, few points first."""
+    """The runs of the figure, few points first; a piece is one number of points."""
     require_choice("preset", preset, tuple(PRESETS))
     settings, train_as = PRESETS[preset], trained_by(protocol)
     runs = [
@@ -77,8 +83,8 @@ def sweep(
                 sequences=budget(sequences, own, full_size=settings.full_size, protocol=protocol),
             )
         )
-        for points, own in settings.sequences.items()
-        for rank in settings.ranks
+        for points, own in chosen_pieces(pieces, list(settings.sequences.items()), preset)
+        for rank in chosen_ranks(ranks, settings.ranks, preset)
     ]
     return seeded_sweep(f"figure4 ({preset}, {protocol})", runs, seeds, in_order=settings.full_size)
 
@@ -167,32 +173,33 @@ def exact_head(dim: int, points: int, error: float) -> dict[int, float]:
     return {count: at(high, count) for count in EVALUATED}
 
 
-def reading(transfers: Sequence[Transfer], exact: dict[int, dict[int, float]]) -> list[str]:
+def reading(transfers: Sequence[Transfer], exact: dict[int, dict[int, float]], dim: int) -> list[str]:
     """What the numbers say: error against N, and whether models carry over to more points."""
-    full, few = max(t.rank for t in transfers), min(t.trained for t in transfers)
-    many, half = max(t.trained for t in transfers), max((t.rank for t in transfers if t.rank < full), default=full)
+    few, many = (extreme(t.trained for t in transfers) for extreme in (min, max))
+    half = max((t.rank for t in transfers if t.rank < dim), default=dim)
     at = {(t.trained, t.rank): t for t in transfers}
+    both = [rank for rank in dict.fromkeys((half, dim)) if few < many and {(few, rank), (many, rank)} <= at.keys()]
     lines = []
-    if {(few, half), (many, half), (few, full), (many, full)} <= at.keys():
-        lines.append(
-            f"Trained with {few} and {many} points: rank {half} goes from {at[few, half].own.error:.2g} to "
-            f"{at[many, half].own.error:.2g}, rank {full} from {at[few, full].own.error:.2g} to "
-            f"{at[many, full].own.error:.2g}."
-        )
+    if both:
+        changes = [f"from {at[few, rank].own.error:.2g} to {at[many, rank].own.error:.2g}" for rank in both]
+        words = [
+            f"rank {rank}{' goes' * (rank == both[0])} {change}" for rank, change in zip(both, changes, strict=True)
+        ]
+        lines.append(f"Trained with {few} and {many} points: {', '.join(words)}.")
     for trained, line in exact.items():
         last = max(line)
-        low, high = (at[trained, rank].others[last].error for rank in (half, full))
+        ranks = [rank for rank in dict.fromkeys((half, dim)) if (trained, rank) in at]
+        words = [f"rank {rank} {at[trained, rank].others[last].error:.2g}" for rank in ranks]
         lines.append(
-            f"Trained with {trained} points, tested with {last}: rank {half} {low:.2g}, rank {full} {high:.2g}, "
-            f"the exact head that agrees with rank {full} at {trained} {line[last]:.2g}."
+            f"Trained with {trained} points, tested with {last}: {', '.join(words)}, the exact head that agrees with "
+            f"rank {dim} at {trained} {line[last]:.2g}."
         )
     return lines
 
 
 def exact_heads(transfers: Sequence[Transfer], dim: int) -> dict[int, dict[int, float]]:
     """For every number of points that a full-rank model was trained with, the exact head that agrees with it there."""
-    full = max(transfer.rank for transfer in transfers)
-    return {t.trained: exact_head(dim, t.trained, t.others[t.trained].error) for t in transfers if t.rank == full}
+    return {t.trained: exact_head(dim, t.trained, t.others[t.trained].error) for t in transfers if t.rank == dim}
 
 
 def draw(
@@ -260,7 +267,7 @@ def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
             )
             for t in transfers
         ),
-        reading="\n".join(reading(transfers, exact)),
+        reading="\n".join(reading(transfers, exact, dim)),
         files=save_figure(figure, stem),
     )
 
