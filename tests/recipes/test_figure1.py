@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from rankwise.errors import InvalidInputError
@@ -47,25 +49,43 @@ def test_full_size_comes_in_pieces_the_most_telling_first_one_seed_after_the_oth
     found = [(run.model.layers, run.model.heads * run.model.rank, run.model.rank) for run in runs[:27]]
     every = (1, 2, 4, 8, 16, 32, 64)
     listed = [(1, 64, every), (3, 64, every), (5, 64, (64, 16, 4)), (1, 512, every), (1, 4096, (64, 32, 8))]
+    quarter = {(4096, 32), (4096, 8)}  # heads x rank, rank
     assert found == [(layers, budget, rank) for layers, budget, ranks in listed for rank in ranks]
     for run in runs:
         assert (run.task.dim, run.task.points, run.model.positions) == (64, 16, "none")
         assert run.model.feedforward <= 2048
-        assert run.optim.steps * run.optim.batch == 1_280_000
+        short = (run.model.heads * run.model.rank, run.model.rank) in quarter
+        assert run.optim.steps * run.optim.batch == (320_000 if short else 1_280_000)
 
 
 def test_pieces_and_budgets_can_be_chosen():
     runs = list(figure1.sweep("paper", protocol="paper", pieces=(2,), sequences=1_280_000).expand())
     assert {(run.model.layers, run.optim.steps * run.optim.batch) for run in runs} == {(3, 1_280_000)}
     assert len(runs) == 7
-    with pytest.raises(InvalidInputError, match=r"pieces: expected numbers from 1 to 5 for preset 'paper', got 6"):
-        figure1.sweep("paper", pieces=(1, 6))
-    some = figure1.sweep("paper", pieces=(3, 5), ranks=(64, 8)).expand()
+    with pytest.raises(InvalidInputError, match=r"pieces: expected numbers from 1 to 6 for preset 'paper', got 7"):
+        figure1.sweep("paper", pieces=(1, 7))
+    some = figure1.sweep("paper", pieces=(3, 5, 6), ranks=(64, 8)).expand()
     assert [(run.model.layers, run.model.rank) for run in some] == [(5, 64), (1, 64), (1, 8)]
     with pytest.raises(InvalidInputError, match="ranks: expected some of 4, 16, 64 for preset 'paper', got 8"):
         figure1.sweep("paper", pieces=(3,), ranks=(8,))
     with pytest.raises(InvalidInputError, match="seeds: expected at least 1, got 0"):
         figure1.sweep("paper", seeds=0)
+
+
+def test_runs_may_end_when_nothing_gets_better():
+    (run,) = figure1.sweep("paper", protocol="paper", pieces=(2,), ranks=(8,), patience=10).expand()
+    assert run.optim.patience == 10
+
+
+def test_of_several_numbers_of_sequences_the_largest_counts_seed_by_seed():
+    """A run that ended early is not left out because another seed went on."""
+    (run,) = figure1.sweep("paper", pieces=(1,), ranks=(8,)).expand()
+    measured = [(0, 64, 0.9), (0, 128, 0.8), (1, 32, 0.6)]
+    runs = [
+        replace(trained(vary(run, {"seed": seed}), error), sequences=sequences) for seed, sequences, error in measured
+    ]
+    (point,) = points_of(figure1.rows(runs))
+    assert (point.error, point.seeds) == (pytest.approx(0.7), 2)
 
 
 def test_points_gaps_and_reading_are_computed_from_the_rows():

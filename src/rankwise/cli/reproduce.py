@@ -25,6 +25,7 @@ def reproduce(
     sequences: int | None = None,
     pieces: tuple[int, ...] = (),
     ranks: tuple[int, ...] = (),
+    patience: int | None = None,
     data: Path | None = None,
     vectors: Path | None = None,
     keep: Path | None = None,
@@ -54,6 +55,7 @@ def reproduce(
         sequences: Training examples of every run, instead of the preset's.
         pieces: Train only these parts of the preset, counted from 1 in the order that its recipe lists.
         ranks: Train only these of the preset's ranks (figure1, figure3, figure4).
+        patience: End a run after so many epochs without a lower held-out error (figure1).
         data: A text file (language) or a directory of MNIST (images) in place of the preset's data.
         vectors: A .npy or .safetensors file whose rows are points too (anisotropic).
         keep: Merge the runs into this directory's FIGURE.csv and draw from it there, with a part of its README.md.
@@ -77,8 +79,8 @@ def reproduce(
         if folder is not None and not dry_run:
             require_target(option, folder, folder=True)
     options: dict[str, object] = {"protocol": protocol, "sequences": sequences, "seeds": seeds, "vectors": vectors}
+    options |= {"pieces": pieces or None, "ranks": ranks or None, "patience": patience}
     options["data"] = None if data is None else str(data)
-    options |= {"pieces": pieces or None, "ranks": ranks or None}
     given = {name: value for name, value in options.items() if value is not None}
     if figure in TRAINED:
         from rankwise.recipes.kept import keep as keep_results
