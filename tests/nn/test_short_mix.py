@@ -67,6 +67,28 @@ def test_a_layer_trains_the_same_with_and_without_its_kernel(heads, rank, kernel
         torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize(("heads", "rank"), [(16, 1), (2, 2)])
+def test_the_transforms_of_torch_func_work_at_every_size(heads, rank):
+    """Gradients an example by vmap are those of one example after the other."""
+    layer = MultiheadAttention(8, heads, rank, dtype=torch.float64)
+    weights = {name: weight.detach() for name, weight in layer.named_parameters()}
+    x = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+    def loss(parameters, example):
+        return torch.func.functional_call(layer, parameters, (example[None],)).square().sum()
+
+    together = torch.func.vmap(torch.func.grad(loss), (None, 0))(weights, x)["q_weight"]
+    for mine, example in zip(together, x, strict=True):
+        (apart,) = torch.autograd.grad(layer(example[None]).square().sum(), [layer.q_weight])
+        torch.testing.assert_close(mine, apart)
+
+
+def test_short_formats_keep_the_products_that_add_up_in_longer_ones():
+    given = [x.detach().repeat(1, 1, 8, 1).bfloat16() for x in inputs(rank=2)]
+    assert not short_mix.products_pay(*given)
+    assert short_mix.products_pay(*(x.float() for x in given))
+
+
 def gradients(layer, output, direction):
     return torch.autograd.grad(output, list(layer.parameters()), direction, materialize_grads=True)
 

@@ -40,14 +40,14 @@ def softmax_mix(
     if causal:
         visible = structural_mask(queries.shape[1], keys.shape[1], causal=True, window=None, device=keys.device)
         visible = None if visible is None else visible[None, None]
-    trains_on_cpu = torch.is_grad_enabled() and keys.device.type == "cpu" and not torch.compiler.is_compiling()
     mixed: Tensor
-    if trains_on_cpu and visible is None and products_pay(queries, keys, values):
-        mixed = ProductMix.apply(queries, keys, values)
-        return mixed
-    if trains_on_cpu and turning_pays(queries, keys, values):
-        mixed = ShortMix.apply(queries, keys, values, None if visible is None else ~visible)
-        return mixed
+    if _trains_on_cpu(keys):
+        if visible is None and products_pay(queries, keys, values):
+            mixed = ProductMix.apply(queries, keys, values)
+            return mixed
+        if turning_pays(queries, keys, values):
+            mixed = ShortMix.apply(queries, keys, values, None if visible is None else ~visible)
+            return mixed
     return _weighted_sum(_grouped_softmax(queries, keys, visible), values)
 
 
@@ -89,6 +89,12 @@ def choose(choice: Int[Tensor, "B I H"], values: Float[Tensor, "B J W V"]) -> Fl
 def choice_weights(choice: Int[Tensor, "B I H"], keys: int, dtype: torch.dtype) -> Float[Tensor, "B H I J"]:
     """The one-hot attention matrix of a choice."""
     return (choice.transpose(1, 2)[..., None] == torch.arange(keys, device=choice.device)).to(dtype)
+
+
+def _trains_on_cpu(keys: Tensor) -> bool:
+    """Kernels with a gradient by hand are for ordinary training: the transforms of torch.func do not see through."""
+    transformed = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    return torch.is_grad_enabled() and keys.device.type == "cpu" and not transformed
 
 
 def _grouped_scores(queries: Float[Tensor, "B I H R"], keys: Float[Tensor, "B J G R"]) -> Float[Tensor, "B G I S J"]:
