@@ -36,6 +36,7 @@ FIGURES = {
     "figure2": "rankwise.recipes.figure2",
     "figure3": "rankwise.recipes.figure3",
     "figure4": "rankwise.recipes.figure4",
+    "repeated": "rankwise.recipes.repeated",
     "dimension": "rankwise.recipes.dimension",
     "cliff": "rankwise.recipes.cliff",
     "biased": "rankwise.recipes.biased",
@@ -49,7 +50,8 @@ FIGURES = {
     "match": "rankwise.recipes.tokens.match",
 }
 TRAINED = (
-    *("figure1", "figure2", "figure3", "figure4", "dimension", "cliff", "biased", "anisotropic", "theorem"),
+    *("figure1", "figure2", "figure3", "figure4", "repeated"),
+    *("dimension", "cliff", "biased", "anisotropic", "theorem"),
     *("in-context", "language", "images", "saturation", "depth", "match"),
 )
 
