@@ -61,7 +61,7 @@ def test_points_reading_and_authors():
     assert at[1, "additive", 64].authors == 0.0152
     assert at[3, "concatenated, equal", 8].authors is None
     lines = reading(found).split("\n")
-    assert lines[0].startswith("1 layer, ranks below 64")
+    assert lines[0].startswith("1 layer, heads of rank below 64")
     assert "additive 1.00; concatenated 4.00; concatenated, equal 2.00." in lines[1]
     figure = draw(found, {"zero": 1.0}, "title")
     assert [axes.get_title() for axes in figure.axes] == ["1 layer", "3 layers"]
@@ -83,5 +83,12 @@ def test_curves_and_ranks_can_be_chosen_and_read():
     errors = {"none": 0.4, "concatenated": 0.1}
     points = points_of(rows("paper", lambda run: errors[kind_of(run.model)[0]], pieces=(5, 7), ranks=(8,)))
     assert reading(points) == (
-        "3 layers, ranks below 64: error without positions over error with them (geometric mean): concatenated 4.00."
+        "3 layers, heads of rank below 64: error without positions over error with them (geometric mean): "
+        "concatenated 4.00."
     )
+
+
+def test_heads_whose_doubled_rank_is_full_are_not_read_as_low_rank():
+    """At label d/2 the authors' concatenated heads have rank d."""
+    at_half = points_of(rows("paper", lambda run: 0.4 / run.model.rank, pieces=(1, 2, 3), ranks=(32,)))
+    assert reading(at_half).endswith("(geometric mean): additive 1.00.")

@@ -155,7 +155,10 @@ def _kind(row: ResultRow) -> Positions:
 
 
 def reading(points: Sequence[Point]) -> str:
-    """How much concatenated positions help below full rank, by depth: geometric means of ratios of errors."""
+    """How much positions help below full rank, by depth: geometric means of ratios of errors.
+
+    The authors' concatenated heads have twice the rank of their label: at d/2 they are of full rank for the points.
+    """
     at = {(p.layers, p.positions, p.rank): p.mean.error for p in points}
     full = points[0].mean.row.dim
     lines = []
@@ -165,7 +168,9 @@ def reading(points: Sequence[Point]) -> str:
             ratios = [
                 at[layers, "none", rank] / error
                 for (depth, own, rank), error in at.items()
-                if (depth, own) == (layers, kind) and rank < full and (layers, "none", rank) in at
+                if (depth, own) == (layers, kind)
+                and (2 * rank if kind == "concatenated" else rank) < full
+                and (layers, "none", rank) in at
             ]
             if ratios:
                 product = 1.0
@@ -174,8 +179,8 @@ def reading(points: Sequence[Point]) -> str:
                 parts.append(f"{kind} {product ** (1 / len(ratios)):.2f}")
         if parts:
             lines.append(
-                f"{layers} layer{'s' * (layers > 1)}, ranks below {full}: error without positions over error with them "
-                f"(geometric mean): {'; '.join(parts)}."
+                f"{layers} layer{'s' * (layers > 1)}, heads of rank below {full}: error without positions over error "
+                f"with them (geometric mean): {'; '.join(parts)}."
             )
     return "\n".join(lines)
 
