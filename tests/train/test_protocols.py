@@ -90,3 +90,8 @@ def test_capacity_starts_at_the_length_of_the_targets():
 def test_capacity_weighs_the_token_itself_where_heads_leave_dimensions_unanswered(heads, rank, weighed):
     model = capacity(cell(heads=heads, rank=rank)).model
     assert (model.last_residual, model.last_residual_start) == ((None, 0.0) if weighed else (False, None))
+
+
+@pytest.mark.parametrize(("rank", "schedule"), [(63, "cosine"), (64, "exponential"), (96, "exponential")])
+def test_capacity_anneals_full_rank_over_every_scale(rank, schedule):
+    assert capacity(cell(heads=1, rank=rank)).optim.schedule == schedule

@@ -89,7 +89,7 @@ def paper(cell: Cell, *, lr: float = 0.01) -> RunSpec:
 def capacity(cell: Cell) -> RunSpec:
     """The best training we know, so that a figure shows what heads can do and not what an optimiser found.
 
-    Inside the fence: same dim, points, layers, heads and rank, no positions. One setting for every rank and depth, and
+    Inside the fence: same dim, points, layers, heads and rank, no positions. One setting for every depth and budget,
     fresh examples at every step. What differs from ``paper``, found by measurement (LOG.md has the numbers):
 
     - No feed-forward. Heads learn faster without, at every depth tried; at one layer little is lost (.0045 of .567 at
@@ -99,7 +99,9 @@ def capacity(cell: Cell) -> RunSpec:
       learned weight, 0 at the start. With more heads that weight changes nothing.
     - Earlier layers start as the identity (their W_O is 0), so that depth starts where one layer does.
     - One learned temperature a head, with 50 times the learning rate: an exact head needs scores of hundreds.
-    - Learning rate .16/dim, at most .01, cosine to 0 after a short warm-up; all layers start differently.
+    - Learning rate .16/dim, at most .01, after a short warm-up; all layers start differently. Below full rank it falls
+      by a cosine. Full rank can be exact: its errors are near ties, fewer with every smaller scale of noise, so that
+      there each scale of the rate gets as many steps (exponential). A third of the error; low rank loses by it.
     """
     steps = max(1, cell.sequences // _batch(cell))
     answers_all = cell.heads * cell.rank >= cell.dim
@@ -123,7 +125,7 @@ def capacity(cell: Cell) -> RunSpec:
             lr_multipliers=LrMultipliers(temperature=50.0),
             steps=steps,
             batch=_batch(cell),
-            schedule="cosine",
+            schedule="exponential" if cell.rank >= cell.dim else "cosine",
             warmup=min(100, steps // 10),
             epoch_steps=max(1, min(_EPOCH, steps)) if steps < 1000 else max(_EPOCH, steps // 20),
         ),
