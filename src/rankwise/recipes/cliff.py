@@ -20,6 +20,7 @@ from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import Mean, ResultRow, mean_over_seeds, result_row
 from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import house_style, new_figure, save_figure
+from rankwise.report.headline import two_digits_down
 from rankwise.report.panels import Series, draw_levels, draw_series, fine_axes, share_legend
 from rankwise.spec import SweepSpec
 from rankwise.train.protocols import Cell
@@ -102,7 +103,7 @@ def reading(lines: dict[int, dict[int, Mean]], dim: int) -> str:
         if full is not None and dim - 1 in line:
             near = line[dim - 1].error
             words += f"; the last step, from rank {dim - 1} to {dim}, takes {near:.3g} to {full.error:.3g}"
-            words += f" ({near / full.error:.2g} times)"
+            words += f" ({two_digits_down(near / full.error)} times)"
         said.append(words + ".")
     return "\n".join(said)
 

@@ -1,13 +1,13 @@
 """Figure 1: rank against error, for three budgets of heads and several depths.
 
-    rankwise reproduce figure1 --preset laptop        (minutes)
+    rankwise reproduce figure1 --preset laptop        (minutes a seed, two cores)
     rankwise reproduce figure1 --preset paper         (full size, in the order of ``PIECES``; most of a day, two cores)
 
 Farthest neighbour among N points; H = d^c / r heads of rank r, so that every point of a curve (c = 1, 1.5, 2) has the
 same number of attention parameters. What the paper shows, and what to expect here: with one layer only full rank
-works, however many heads; with three layers low rank gets better. At preset "demo" (one seed): full rank .008 to .010
-with one layer and .011 to .015 with three; half rank .573, .407, .342 (c = 1, 1.5, 2) with one and .419, .321, .267
-with three.
+works, however many heads; with three layers low rank gets better. At preset "laptop" (three seeds): full rank .0024 to
+.0030 with one layer and .0026 to .0030 with three; half rank .572, .402, .327 (c = 1, 1.5, 2) with one and .384, .315,
+.257 with three.
 
 The authors' values stand beside ours at full size. Theirs are the smallest mean training loss of an epoch, of the best
 of five seeds, after 1000 passes over the same 25,600 sequences; ours are errors of the last weights on held-out
