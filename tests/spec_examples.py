@@ -86,7 +86,7 @@ def optims(draw):
         steps=epoch * epochs,
         batch=batch,
         micro_batch=draw(st.sampled_from([None, 1, batch])),
-        schedule=draw(st.sampled_from(["cosine", "linear", "exponential", "constant", "paper"])),
+        schedule=draw(st.sampled_from(["cosine", "linear", "scales", "constant", "paper"])),
         warmup=epoch * draw(st.integers(0, epochs)),
         epoch_steps=epoch,
         ema=draw(optional(decays)),

@@ -92,6 +92,6 @@ def test_capacity_weighs_the_token_itself_where_heads_leave_dimensions_unanswere
     assert (model.last_residual, model.last_residual_start) == ((None, 0.0) if weighed else (False, None))
 
 
-@pytest.mark.parametrize(("rank", "schedule"), [(63, "cosine"), (64, "exponential"), (96, "exponential")])
+@pytest.mark.parametrize(("rank", "schedule"), [(63, "cosine"), (64, "scales"), (96, "scales")])
 def test_capacity_anneals_full_rank_over_every_scale(rank, schedule):
     assert capacity(cell(heads=1, rank=rank)).optim.schedule == schedule

@@ -36,8 +36,8 @@ class OptimSpec:
     fixed batches of ``validation_batch`` examples, and with ``patience`` set the run stops early when that many epochs
     in a row have not lowered the validation error by the fraction ``threshold``.
 
-    ``schedule``: after a linear warm-up over ``warmup`` steps, "cosine" or "linear" to 0, "exponential" to a
-    thousandth, or "constant". "paper" is the cosine stepped once an epoch, so that epoch 0 has learning rate 0; it
+    ``schedule``: after a linear warm-up over ``warmup`` steps, "cosine" or "linear" to 0, "constant", or "scales":
+    constant for a while, then exponentially to a thousandth. "paper" is the cosine stepped once an epoch, so that epoch 0 has learning rate 0; it
     wants whole epochs.
     "muon" updates matrices by orthogonalised momentum (``momentum``) and everything else as AdamW does.
     ``micro_batch`` cuts a batch into pieces whose gradients are summed; ``clip`` bounds the gradient's norm; ``ema`` is
@@ -56,7 +56,7 @@ class OptimSpec:
     batch: int
     micro_batch: int | None = None
     examples: int | None = None
-    schedule: Literal["cosine", "linear", "exponential", "constant", "paper"] = "cosine"
+    schedule: Literal["cosine", "linear", "scales", "constant", "paper"] = "cosine"
     warmup: int = 0
     epoch_steps: int = 100
     ema: float | None = None

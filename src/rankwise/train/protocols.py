@@ -101,7 +101,7 @@ def capacity(cell: Cell) -> RunSpec:
     - One learned temperature a head, with 50 times the learning rate: an exact head needs scores of hundreds.
     - Learning rate .16/dim, at most .01, after a short warm-up; all layers start differently. Below full rank it falls
       by a cosine. Full rank can be exact: its errors are near ties, fewer with every smaller scale of noise, so that
-      there each scale of the rate gets as many steps (exponential). A third of the error; low rank loses by it.
+      there each scale of the rate gets as many steps ("scales"). Less than half the error; low rank loses by it.
     """
     steps = max(1, cell.sequences // _batch(cell))
     answers_all = cell.heads * cell.rank >= cell.dim
@@ -125,7 +125,7 @@ def capacity(cell: Cell) -> RunSpec:
             lr_multipliers=LrMultipliers(temperature=50.0),
             steps=steps,
             batch=_batch(cell),
-            schedule="exponential" if cell.rank >= cell.dim else "cosine",
+            schedule="scales" if cell.rank >= cell.dim else "cosine",
             warmup=min(100, steps // 10),
             epoch_steps=max(1, min(_EPOCH, steps)) if steps < 1000 else max(_EPOCH, steps // 20),
         ),
