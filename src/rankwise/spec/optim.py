@@ -37,8 +37,8 @@ class OptimSpec:
     in a row have not lowered the validation error by the fraction ``threshold``.
 
     ``schedule``: after a linear warm-up over ``warmup`` steps, "cosine" or "linear" to 0, "constant", or "scales":
-    constant for a while, then exponentially to a thousandth. "paper" is the cosine stepped once an epoch, so that epoch 0 has learning rate 0; it
-    wants whole epochs.
+    constant for a while, then exponentially to a thousandth. "paper" is the cosine stepped once an epoch, so that epoch
+    0 has learning rate 0; it wants whole epochs.
     "muon" updates matrices by orthogonalised momentum (``momentum``) and everything else as AdamW does.
     ``micro_batch`` cuts a batch into pieces whose gradients are summed; ``clip`` bounds the gradient's norm; ``ema`` is
     the decay of an exponential average of the weights that is validated in their place.
