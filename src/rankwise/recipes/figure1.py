@@ -5,8 +5,8 @@
 
 Farthest neighbour among N points; H = d^c / r heads of rank r, so that every point of a curve (c = 1, 1.5, 2) has the
 same number of attention parameters. What the paper shows, and what to expect here: with one layer only full rank
-works, however many heads; with three layers low rank gets better. At preset "laptop" (three seeds): full rank .0024 to
-.0030 with one layer and .0026 to .0030 with three; half rank .572, .402, .327 (c = 1, 1.5, 2) with one and .384, .315,
+works, however many heads; with three layers low rank gets better. At preset "laptop" (three seeds): full rank .0027 to
+.0034 with one layer and .0032 to .0048 with three; half rank .572, .402, .327 (c = 1, 1.5, 2) with one and .384, .315,
 .257 with three.
 
 The authors' values stand beside ours at full size. Theirs are the smallest mean training loss of an epoch, of the best
