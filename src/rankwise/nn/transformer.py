@@ -36,8 +36,10 @@ class Block(nn.Module):
         super().__init__()
         self.pre, self.residual = spec.norm_place == "pre", spec.residual
         self.attention_residual = spec.residual and not (last and spec.last_residual is False)
-        weighed = last and spec.last_residual_start is not None
-        self.residual_weight = nn.Parameter(torch.zeros((), device=device, dtype=dtype)) if weighed else None
+        start = spec.last_residual_start if last else None
+        self.residual_weight = (
+            None if start is None else nn.Parameter(torch.full((), start, device=device, dtype=dtype))
+        )
         self.attention = _build_attention(spec, device, dtype)
         self.attention_norm = build_norm(spec.norm, spec.width, device=device, dtype=dtype)
         self.feedforward = FeedForward(spec, device=device, dtype=dtype) if spec.feedforward else None
@@ -183,9 +185,6 @@ class Transformer(nn.Module):
             for module in self.modules():
                 if isinstance(module, FeedForward):
                     module.scale_output(self.spec.branch_gain)
-        weight = self.blocks[-1].residual_weight
-        if isinstance(weight, nn.Parameter) and self.spec.last_residual_start is not None:
-            weight.fill_(self.spec.last_residual_start)
         if self.spec.final_gain is not None:
             for gain in self._last_norm().parameters():
                 gain.fill_(self.spec.final_gain)

@@ -103,7 +103,7 @@ def reading(lines: dict[int, dict[int, Mean]], dim: int) -> str:
         if full is not None and dim - 1 in line:
             near = line[dim - 1].error
             words += f"; the last step, from rank {dim - 1} to {dim}, takes {near:.3g} to {full.error:.3g}"
-            words += f" ({two_digits_down(near / full.error)} times)"
+            words += f" (at least {two_digits_down(near / full.error)} times)"
         said.append(words + ".")
     return "\n".join(said)
 

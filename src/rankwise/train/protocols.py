@@ -101,7 +101,7 @@ def capacity(cell: Cell) -> RunSpec:
     - One learned temperature a head, with 50 times the learning rate: an exact head needs scores of hundreds.
     - Learning rate .16/dim, at most .01, after a short warm-up; all layers start differently. Below full rank it falls
       by a cosine. Full rank can be exact: its errors are near ties, fewer with every smaller scale of noise, so that
-      there each scale of the rate gets as many steps ("scales"). Less than half the error; low rank loses by it.
+      there each scale of the rate gets as many steps ("scales"). Half the error; low rank loses by it.
     """
     steps = max(1, cell.sequences // _batch(cell))
     answers_all = cell.heads * cell.rank >= cell.dim
