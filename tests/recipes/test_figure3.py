@@ -92,3 +92,13 @@ def test_heads_whose_doubled_rank_is_full_are_not_read_as_low_rank():
     """At label d/2 the authors' concatenated heads have rank d."""
     at_half = points_of(rows("paper", lambda run: 0.4 / run.model.rank, pieces=(1, 2, 3), ranks=(32,)))
     assert reading(at_half).endswith("(geometric mean): additive 1.00.")
+
+
+def test_the_rate_of_a_doubled_rank_falls_as_at_that_rank():
+    """d = 64: the label 32 is of full rank when doubled, and only then."""
+    doubled = figure3.sweep("paper", pieces=(3,)).expand()
+    assert {run.model.rank: run.optim.schedule for run in doubled} == {
+        2 * rank: "scales" if rank >= 32 else "cosine" for rank in PRESETS["paper"].ranks
+    }
+    authors = figure3.sweep("paper", protocol="paper", pieces=(3,)).expand()
+    assert {run.optim.schedule for run in authors} == {"paper"}

@@ -26,7 +26,7 @@ from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import house_style, new_figure, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series, rank_axes, share_legend
 from rankwise.spec import ModelSpec, RunSpec, SweepSpec, heads_for_budget, vary
-from rankwise.train.protocols import Cell
+from rankwise.train.protocols import Cell, capacity_schedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,6 +102,8 @@ def placed(run: RunSpec, kind: Positions) -> RunSpec:
         changes["model.position_dim"] = model.dim
     if kind == "concatenated":
         changes["model.rank"] = 2 * model.rank
+        if run.protocol == "capacity":  # which chose its schedule by the rank before it was doubled
+            changes["optim.schedule"] = capacity_schedule(2 * model.rank, model.dim)
     elif kind == "concatenated, equal":
         changes["model.heads"] = max(1, model.heads // 2)
         changes["model.average"] = max(1, model.average // 2)
