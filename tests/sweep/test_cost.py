@@ -1,5 +1,7 @@
 """Counted operations against torch's own counter, which sees every matrix product of a real forward pass."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -110,6 +112,15 @@ def test_finished_runs_correct_the_estimate():
     assert run_seconds(small_run(), rate) == pytest.approx(3 * predicted)
     assert rate.source.endswith("corrected by 3 finished runs of this store")
     assert corrected(NOMINAL, []) == NOMINAL
+
+
+def test_runs_of_another_version_do_not_stand_in_the_way():
+    """A schedule that this version does not have: its row says nothing, and stops nothing."""
+    known = row(0, 2 * run_seconds(small_run(), NOMINAL), 20)
+    optim = {**known.spec["optim"], "schedule": "of another version"}
+    unknown = replace(known, spec={**known.spec, "optim": optim})
+    assert corrected(NOMINAL, [unknown, known]) == corrected(NOMINAL, [known])
+    assert corrected(NOMINAL, [unknown]) == NOMINAL
 
 
 def test_the_machine_is_measured_with_one_thread_and_left_as_it_was():

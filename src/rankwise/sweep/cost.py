@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from rankwise.errors import InvalidInputError
 from rankwise.spec import RunSpec, from_plain
 from rankwise.sweep.store import Row
 
@@ -95,7 +96,10 @@ def corrected(rate: Rate, rows: Iterable[Row]) -> Rate:
     """``rate`` scaled so that it is right for the median of the finished runs, where there are any."""
     ratios = []
     for row in rows:
-        run = from_plain(RunSpec, row.spec)
+        try:
+            run = from_plain(RunSpec, row.spec)
+        except InvalidInputError:  # a spec of another version, whose cost is not known here
+            continue
         if row.status == "done" and row.seconds > 0 and (row.result or {}).get("steps") == run.optim.steps:
             ratios.append(row.seconds / run_seconds(run, rate))
     if not ratios:
