@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks import ray_runs
 from rankwise.recipes import figure1
 from rankwise.spec import RunSpec, SweepSpec
-from rankwise.sweep.cost import Rate, run_calls, run_flops, run_seconds
+from rankwise.sweep.cost import Rate, run_calls, run_flops, run_scores, run_seconds
 from rankwise.sweep.plan import plan_sweep
 from rankwise.sweep.progress import duration
 from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity
@@ -68,7 +68,7 @@ class Estimate:
 
 
 def measure_rate(steps: int = 8) -> Rate:
-    """Both rates of the cost formulas, fitted to the CPU time of real steps, small and large, in one thread."""
+    """The three rates of the cost formulas, fitted to the CPU time of real steps, small and large, in one thread."""
     import torch
     from scipy.optimize import nnls
 
@@ -86,12 +86,12 @@ def measure_rate(steps: int = 8) -> Rate:
         took.append((time.process_time() - began) / steps)
         one_step = replace(run, optim=replace(run.optim, steps=1, warmup=0, epoch_steps=1, validation_batches=1))
         without = replace(one_step, optim=replace(one_step.optim, validation_batch=1))
-        rows.append((run_flops(without), run_calls(without)))
+        rows.append((run_flops(without), run_calls(without), run_scores(without)))
     relative = np.array(rows) / np.array(took)[:, None]
-    (inverse, call), _ = nnls(relative, np.ones(len(took)))
-    errors = ", ".join(f"{100 * (float(fit) - 1):+.0f} %" for fit in relative @ (inverse, call))
+    (inverse, call, score), _ = nnls(relative, np.ones(len(took)))
+    errors = ", ".join(f"{100 * (float(fit) - 1):+.0f} %" for fit in relative @ (inverse, call, score))
     source = f"fitted to steps of {len(CELLS)} cells, off by {errors}"
-    return Rate(flops=1 / inverse, call_seconds=float(call), source=source)
+    return Rate(flops=1 / inverse, call_seconds=float(call), score_seconds=float(score), source=source)
 
 
 def measure_overheads() -> Overheads:
@@ -159,8 +159,9 @@ def page(rate: Rate, overheads: Overheads) -> str:
         "",
         "Written by `python -m benchmarks.scale` from what it measured on one machine.",
         "",
-        f"Measured (CPU time where others could disturb): {rate.flops / 1e9:.1f} GFLOP/s and "
-        f"{rate.call_seconds * 1e6:.1f} us a call in one thread ({rate.source}); the Ray engine needs "
+        f"Measured (CPU time where others could disturb): {rate.flops / 1e9:.1f} GFLOP/s, "
+        f"{rate.call_seconds * 1e6:.1f} us a call and {rate.score_seconds * 1e9:.1f} ns a score in one "
+        f"thread ({rate.source}); the Ray engine needs "
         f"{1000 * overheads.wall:.1f} ms a run on the clock (2,000 runs that do nothing, two workers), of which "
         f"{1000 * overheads.driver:.1f} ms is the driver's CPU; a new worker loads torch in "
         f"{overheads.worker_start:.1f} s. Assumed: a core costs ${PRICE:.2f} an hour; all cores are like this one.",

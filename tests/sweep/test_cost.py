@@ -15,6 +15,7 @@ from rankwise.sweep.cost import (
     measured_rate,
     run_calls,
     run_flops,
+    run_scores,
     run_seconds,
     wall_seconds,
 )
@@ -71,14 +72,25 @@ def test_a_run_is_three_forwards_a_training_example_and_one_a_validation_example
 def test_small_models_cost_their_calls():
     """Ten times the work a step is free when the step is all overhead, and costs ten times when it is none."""
     small, large = (small_run(optim=OptimSpec(lr=0.1, steps=100, batch=batch)) for batch in (16, 160))
-    only_calls = Rate(flops=1e30, call_seconds=1e-5, source="")
-    only_flops = Rate(flops=1e9, call_seconds=0.0, source="")
+    only_calls = Rate(flops=1e30, call_seconds=1e-5, score_seconds=0.0, source="")
+    only_flops = Rate(flops=1e9, call_seconds=0.0, score_seconds=0.0, source="")
     assert run_seconds(large, only_calls) == pytest.approx(run_seconds(small, only_calls))
     validation = forward_flops(small) * 16 * 256 / 1e9
     assert run_seconds(large, only_flops) - validation == pytest.approx(
         10 * (run_seconds(small, only_flops) - validation)
     )
     assert run_calls(small) == 800 * (100 + 16 / 4)
+
+
+def test_many_small_heads_cost_their_scores():
+    """At equal operations of the projections, 8 heads of rank 1 have 8 times the scores of one of rank 8."""
+    one, many = (small_run(model=ModelSpec(dim=8, heads=heads, rank=8 // heads)) for heads in (1, 8))
+    queries, points, optim = one.neighbors.queries, one.neighbors.points, one.optim
+    validated = -(-optim.steps // optim.epoch_steps) * optim.validation_batches * optim.validation_batch
+    assert run_scores(one) == queries * points * (3 * optim.steps * optim.batch + validated)
+    assert run_scores(many) == 8 * run_scores(one)
+    only_scores = Rate(flops=1e30, call_seconds=0.0, score_seconds=1e-9, source="")
+    assert run_seconds(many, only_scores) == pytest.approx(1e-9 * run_scores(many))
 
 
 def test_wall_time_is_shared_work_but_never_less_than_the_longest_run():
@@ -128,5 +140,6 @@ def test_the_machine_is_measured_with_one_thread_and_left_as_it_was():
     rate = measured_rate(seconds=0.02)
     assert rate.flops > 1e7
     assert 0 < rate.call_seconds < 1e-2
+    assert 0 < rate.score_seconds < 1e-5
     assert "assumed" in rate.source
     assert torch.get_num_threads() == threads

@@ -57,7 +57,8 @@ def show_plan(plan: Plan, store: Path, *, workers: int | None, json: bool) -> No
     equal = f" ({plan.merged} equal ones merged)" if plan.merged else ""
     reading = (
         f"{len(plan.runs)} runs{equal}, {len(left)} to do: about {duration(seconds)} with {seats} workers\n"
-        f"time = operations / rate + calls * {rate.call_seconds * 1e6:.1f} us (formulas: rankwise.sweep.cost)\n"
+        f"time = operations / rate + calls * {rate.call_seconds * 1e6:.1f} us + scores * "
+        f"{rate.score_seconds * 1e9:.1f} ns (formulas: rankwise.sweep.cost)\n"
         f"rate = {rate.flops / 1e9:.1f} GFLOP/s a worker: {rate.source}"
     )
     out = console()

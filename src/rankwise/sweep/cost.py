@@ -12,11 +12,12 @@ nothing else counts. Latent attention projects through its latent of L coordinat
 2 N L H (nope + V) + 2 N W H V, with S = nope + rope for R. Generalised heads with
 scores of width S cost 2 H (N D R + N R S + Q D S) + 2 Q N H S + 2 Q N D. A training step is three forward passes of
 its batch (the backward pass costs two), a validation one. Small models spend most of their time between operations: a
-training step makes about 200 + 600 L calls into torch (counted by timing ours), a validation step a quarter of that::
+training step makes about 200 + 600 L calls into torch (counted by timing ours), a validation step a quarter of that.
+Many small heads spend it on their Q N H scores a layer, whose softmax has no matrix product::
 
-    seconds = operations / rate + calls * seconds a call
+    seconds = operations / rate + calls * seconds a call + scores * seconds a score
 
-Both rates are measured on this machine, and corrected by the runs that a store has already finished.
+All three rates are measured on this machine, and corrected by the runs that a store has already finished.
 """
 
 from __future__ import annotations
@@ -36,15 +37,16 @@ ASSUMED_SHARE = 0.4
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """How fast one worker is: operations a second, seconds a call, and where the numbers come from."""
+    """How fast one worker is: operations a second, seconds a call, seconds a score, and where the numbers come from."""
 
     flops: float
     call_seconds: float
+    score_seconds: float
     source: str
 
 
 # To compare runs with each other when nothing has been measured.
-NOMINAL = Rate(flops=3e10, call_seconds=4e-6, source="a nominal machine")
+NOMINAL = Rate(flops=3e10, call_seconds=4e-6, score_seconds=3e-9, source="a nominal machine")
 
 
 def forward_flops(run: RunSpec) -> float:
@@ -69,10 +71,12 @@ def forward_flops(run: RunSpec) -> float:
 
 def run_flops(run: RunSpec) -> float:
     """Operations of the whole run, as if it never stopped early."""
-    optim = run.optim
-    validations = -(-optim.steps // optim.epoch_steps)
-    validated = validations * optim.validation_batches * optim.validation_batch
-    return forward_flops(run) * (3 * optim.steps * optim.batch + validated)
+    return forward_flops(run) * _forward_passes(run)
+
+
+def run_scores(run: RunSpec) -> float:
+    """Scores of the whole run, Q N H a layer and forward pass."""
+    return float(run.model.layers * run.model.heads * run.task.asked * run.task.tokens) * _forward_passes(run)
 
 
 def run_calls(run: RunSpec) -> float:
@@ -84,7 +88,14 @@ def run_calls(run: RunSpec) -> float:
 
 def run_seconds(run: RunSpec, rate: Rate) -> float:
     """How long the run should take."""
-    return run_flops(run) / rate.flops + run_calls(run) * rate.call_seconds
+    return run_flops(run) / rate.flops + run_calls(run) * rate.call_seconds + run_scores(run) * rate.score_seconds
+
+
+def _forward_passes(run: RunSpec) -> int:
+    """Of one example each; a backward pass counts as two."""
+    optim = run.optim
+    validations = -(-optim.steps // optim.epoch_steps)
+    return 3 * optim.steps * optim.batch + validations * optim.validation_batches * optim.validation_batch
 
 
 def wall_seconds(seconds: Sequence[float], workers: int) -> float:
@@ -106,23 +117,32 @@ def corrected(rate: Rate, rows: Iterable[Row]) -> Rate:
         return rate
     factor = statistics.median(ratios)
     source = f"{rate.source}, corrected by {len(ratios)} finished runs of this store"
-    return Rate(flops=rate.flops / factor, call_seconds=rate.call_seconds * factor, source=source)
+    return Rate(
+        flops=rate.flops / factor,
+        call_seconds=rate.call_seconds * factor,
+        score_seconds=rate.score_seconds * factor,
+        source=source,
+    )
 
 
 def measured_rate(seconds: float = 0.3) -> Rate:
-    """``ASSUMED_SHARE`` of this machine's one-thread float32 matmul peak, and the time of a small call."""
+    """``ASSUMED_SHARE`` of this machine's one-thread float32 matmul peak, the time of a small call, and a third of the
+    time of a score of small heads, forward and backward."""
     import torch
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         large, small = torch.ones(512, 512), torch.ones(8, 8, requires_grad=True)
-        peak = 2 * 512**3 / _best_of(lambda: large @ large, seconds / 2)
-        call = _best_of(lambda: [small @ small for _ in range(100)], seconds / 2) / 100
+        peak = 2 * 512**3 / _best_of(lambda: large @ large, seconds / 3)
+        call = _best_of(lambda: [small @ small for _ in range(100)], seconds / 3) / 100
+        heads, gradient = torch.ones(512, 16, 4, requires_grad=True), torch.ones(512, 16, 4)
+        mixed = _best_of(lambda: ((heads @ heads.mT).softmax(-1) @ heads).backward(gradient), seconds / 3)
     finally:
         torch.set_num_threads(threads)
     source = f"{ASSUMED_SHARE:.0%} (assumed) of the one-thread matmul peak of {peak / 1e9:.0f} GFLOP/s measured now"
-    return Rate(flops=ASSUMED_SHARE * peak, call_seconds=call, source=source)
+    score = mixed / (3 * 512 * 16 * 16)
+    return Rate(flops=ASSUMED_SHARE * peak, call_seconds=call, score_seconds=score, source=source)
 
 
 def _best_of(work: Callable[[], object], seconds: float) -> float:
