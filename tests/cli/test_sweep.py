@@ -4,6 +4,7 @@ import csv
 import functools
 import io
 import json
+import sqlite3
 
 import pytest
 
@@ -99,6 +100,15 @@ def test_status_counts_and_explains(rankwise, three):
     assert answer["counts"]["done"] == 2
     assert answer["driver"] is None
     assert [failure["attempts"] for failure in answer["failures"]] == [1]
+
+
+def test_status_tells_how_far_a_run_is(rankwise, three):
+    rankwise("sweep", three)
+    with sqlite3.connect("runs/runs.db") as db:
+        progress = '{"step": 120, "of": 1000, "error": 0.31337420001}'
+        db.execute("UPDATE runs SET status = 'running', progress = ? WHERE status = 'failed'", (progress,))
+    assert "step 120 of 1000, error 0.3134\n" in rankwise("status")[1]
+    assert strict(rankwise("status", "--json")[1])["running"][0]["error"] == 0.31337420001
 
 
 def test_results_in_three_forms(rankwise, three):
