@@ -97,10 +97,24 @@ def test_points_gaps_and_reading_are_computed_from_the_rows():
     lines = reading(found)
     assert "at least 50 times as much" in lines[0]
     assert "at least 15 times as much" in lines[1]
-    assert "narrows it: the best half rank error goes from 0.5 to 0.3 with 3 layers" in lines[2]
+    assert lines[2].startswith("Depth narrows it")
+    assert lines[2].endswith("half rank goes from 0.5 to 0.3 with 3 layers.")
     assert len(lines) == 3
     worse = points((run, 0.5 if run.model.rank < 16 else 0.01) for run in runs)
     assert "does not narrow" in reading(worse)[2]
+
+
+def test_depths_are_compared_at_a_budget_that_both_have():
+    """More heads at one depth must not pass for what the other depth does."""
+    runs = [run for run in figure1.sweep("demo").expand() if run.model.rank > 4]
+    few = min(run.model.heads * run.model.rank for run in runs)
+    only_few_at_depth = [run for run in runs if run.model.layers == 1 or run.model.heads * run.model.rank == few]
+    half = {True: 0.7, False: 0.3}  # at one layer, by whether the budget is the small one
+    found = points(
+        (run, 0.01 if run.model.rank == 16 else 0.4 if run.model.layers == 3 else half[run.model.heads * 8 == few])
+        for run in only_few_at_depth
+    )
+    assert "(d^2) half rank goes from 0.7 to 0.4 with 3 layers" in reading(found)[2]
 
 
 def test_seeds_are_averaged_with_the_spread_between_them():

@@ -255,13 +255,16 @@ def reading(points: Sequence[Point]) -> list[str]:
             f"rank errs at least {two_digits_down(least.ratio)} times as much, and its best budget "
             f"(d^{1 + best_half.exponent:g}) stays at {best_half.half:.2g}."
         )
-    if 1 in by_depth and len(by_depth) > 1:
-        deepest = max(by_depth)
-        shallow = min(gap.half for gap in by_depth[1])
-        deep = min(gap.half for gap in by_depth[deepest])
-        verb = "narrows" if deep < shallow else "does not narrow"
+    deepest = max(by_depth, default=1)
+    shallow = {gap.exponent: gap for gap in by_depth.get(1, [])}
+    deep = [gap for gap in by_depth.get(deepest, []) if gap.exponent in shallow]
+    if deepest > 1 and deep:
+        best = min(deep, key=lambda gap: gap.half)
+        before = shallow[best.exponent].half
+        verb = "narrows" if best.half < before else "does not narrow"
         lines.append(
-            f"Depth {verb} it: the best half rank error goes from {shallow:.2g} to {deep:.2g} with {deepest} layers."
+            f"Depth {verb} it: at the best budget of both (d^{1 + best.exponent:g}) half rank goes from "
+            f"{before:.2g} to {best.half:.2g} with {deepest} layers."
         )
     return lines + by_heart(points) + beside_the_authors(points)
 
