@@ -74,7 +74,7 @@ def test_pieces_and_budgets_can_be_chosen():
 
 def test_runs_may_end_when_nothing_gets_better():
     (run,) = figure1.sweep("paper", protocol="paper", pieces=(2,), ranks=(8,), patience=10).expand()
-    assert run.optim.patience == 10
+    assert (run.optim.patience, run.optim.threshold) == (10, 0.001)
 
 
 def test_of_several_numbers_of_sequences_the_largest_counts_seed_by_seed():

@@ -55,7 +55,7 @@ def reproduce(
         sequences: Training examples of every run, instead of the preset's.
         pieces: Train only these parts of the preset, counted from 1 in the order that its recipe lists.
         ranks: Train only these of the preset's ranks (figure1, figure3, figure4).
-        patience: End a run after so many epochs without a lower held-out error (figure1).
+        patience: End a run after so many epochs that did not lower the held-out error by a thousandth (figure1).
         data: A text file (language) or a directory of MNIST (images) in place of the preset's data.
         vectors: A .npy or .safetensors file whose rows are points too (anisotropic).
         keep: Merge the runs into this directory's FIGURE.csv and draw from it there, with a part of its README.md.

@@ -116,8 +116,8 @@ def sweep(
 
     ``protocol`` "paper" at full size spends the paper's 25.6 million sequences unless ``sequences`` says otherwise.
     ``pieces`` chooses some, counted from 1, and ``ranks`` some of their ranks. With
-    ``patience`` a run ends after so many epochs without a lower held-out error: the paper's protocol, cut short, often
-    collapses to an answer of 0 and stays there.
+    ``patience`` a run ends after so many epochs that did not lower the held-out error by a thousandth: the paper's
+    protocol, cut short, often collapses to an answer of 0 and stays there.
     """
     require_choice("preset", preset, tuple(PRESETS))
     settings = PRESETS[preset]
@@ -142,7 +142,7 @@ def sweep(
         if rank in wanted
     ]
     if patience is not None:
-        runs = [vary(run, {"optim.patience": patience}) for run in runs]
+        runs = [vary(run, {"optim.patience": patience, "optim.threshold": 1e-3}) for run in runs]
     return seeded_sweep(f"figure1 ({preset}, {protocol})", runs, seeds, in_order=settings.in_order)
 
 
