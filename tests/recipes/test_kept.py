@@ -84,6 +84,15 @@ def test_kept_results_are_a_table_a_picture_and_a_part_of_the_readme(tmp_path):
     assert "(cliff-smoke.png)" in text
 
 
+def test_a_part_says_when_other_commands_brought_runs_of_its_picture(tmp_path):
+    first, second = cliff.sweep("smoke"), cliff.sweep("smoke", seeds=2)
+    keep("cliff", "smoke", cliff, [second], rows(second), tmp_path, WHERE)
+    assert "- command: `rankwise reproduce cliff`\n" in (tmp_path / "README.md").read_text()
+    keep("cliff", "smoke", cliff, [first], rows(first), tmp_path, WHERE)
+    wanted = "- command: `rankwise reproduce cliff`; 6 runs of the picture are of earlier commands\n"
+    assert wanted in (tmp_path / "README.md").read_text()
+
+
 def test_the_table_of_figure_1_has_exactly_the_promised_columns(tmp_path):
     sweep = figure1.sweep("smoke")
     keep("figure1", "smoke", figure1, [sweep], rows_of("figure1", sweep, lambda run: 0.5), tmp_path, WHERE)

@@ -65,7 +65,7 @@ def keep(
     done = recipe.present(preset, drawn, directory / name)
     readme = directory / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.exists() else _HEAD
-    part = readme_part(name, figure, done, drawn, provenance)
+    part = readme_part(name, figure, done, drawn, provenance, earlier=_runs(drawn) - _runs(rows))
     readme.write_text(with_part(text, name, part), encoding="utf-8")
     return replace(done, files=(*done.files, table, readme))
 
@@ -90,15 +90,29 @@ def of_preset(rows: Sequence[ResultRow], *sweeps: SweepSpec) -> list[ResultRow]:
     return [row for row in rows if row.run_id in ids or (*_values(row, _SHAPE), row.sequences) in shapes]
 
 
-def readme_part(name: str, figure: str, done: Reproduced, rows: Sequence[ResultRow], provenance: Provenance) -> str:
-    """Heading, picture ``name``.png, where it comes from, and what to read in it."""
+def _runs(rows: Sequence[ResultRow]) -> frozenset[str]:
+    return frozenset(row.run_id for row in rows)
+
+
+def readme_part(
+    name: str,
+    figure: str,
+    done: Reproduced,
+    rows: Sequence[ResultRow],
+    provenance: Provenance,
+    *,
+    earlier: frozenset[str] = frozenset(),
+) -> str:
+    """Heading, picture ``name``.png, where it comes from, and what to read in it; ``earlier`` runs are of other
+    commands."""
+    others = f"; {len(earlier)} runs of the picture are of earlier commands" if earlier else ""
     runs = {row.run_id: row for row in rows}.values()
     seeds = len({row.seed for row in runs})
     reading = "\n".join(f"- {line}" for line in done.reading.splitlines())
     return (
         f"## {figure}, {name.removeprefix(f'{figure}-').replace('-', ', ')}\n\n"
         f"![{name}]({name}.png)\n\n"
-        f"- command: `{provenance.command}`\n"
+        f"- command: `{provenance.command}`{others}\n"
         f"- commit when it was measured and drawn: {provenance.commit} (the run ids in the table fix the training)\n"
         f"- machine: {provenance.machine}\n"
         f"- time: {duration(sum(row.seconds for row in runs))} of training, one core a run; {len(runs)} runs, "
