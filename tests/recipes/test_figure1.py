@@ -3,8 +3,9 @@ from dataclasses import replace
 import pytest
 
 from rankwise.errors import InvalidInputError
-from rankwise.recipes import figure1
-from rankwise.recipes.figure1 import PRESETS, draw, gaps, points_of, reading
+from rankwise.recipes import figure1, figure1_points
+from rankwise.recipes.figure1 import PRESETS, draw
+from rankwise.recipes.figure1_points import between_protocols, collapses, gaps, points_of, reading
 from rankwise.recipes.trained import TrainedRun
 from rankwise.spec import vary
 
@@ -131,7 +132,7 @@ def test_the_authors_values_stand_beside_ours_at_full_size_only():
     found = points((run, 0.9 * run.model.rank**-0.5) for run in runs)
     by_cell = {(point.layers, point.rank): point for point in found}
     assert (by_cell[1, 64].authors, by_cell[3, 8].authors) == (0.0153, 0.218)
-    (line,) = figure1.beside_the_authors(found)
+    (line,) = figure1_points.beside_the_authors(found)
     reached = sum(point.error <= point.authors for point in found)
     assert 0 < reached < 14
     assert line.startswith(f"{reached} of 14 held-out errors are at or below the authors' training errors")
@@ -151,6 +152,20 @@ def test_the_papers_protocol_has_a_line_for_what_it_knows_by_heart():
     assert len(labels) == 6
     assert sum("the paper's protocol" in label and "held out" in label for label in labels) == 2
     assert sum("the paper's protocol" in label and "trained on" in label for label in labels) == 2
-    (heart,) = figure1.by_heart(found)
+    (heart,) = figure1_points.by_heart(found)
     assert "by up to 0.16 (rank 16, 1 layer: 0.34 against 0.5)" in heart
-    assert figure1.by_heart([point for point in found if point.protocol == "capacity"]) == []
+    assert figure1_points.by_heart([point for point in found if point.protocol == "capacity"]) == []
+
+
+def test_an_answer_of_zero_is_called_a_collapse_and_half_rank_is_never_taken_for_full():
+    """Three layers at full size, rank 64 missing: the largest rank that is there is not full rank."""
+    ranks = (8, 32)
+    collapsed = figure1.sweep("paper", protocol="paper", pieces=(2,), ranks=ranks, sequences=1_280_000).expand()
+    found = points((run, 1.0000004) for run in collapsed)
+    assert gaps(found) == []
+    assert collapses(found) == ["Collapsed to an answer of 0, error 1.000: 3 layers, rank 8, 32."]
+    assert figure1_points.by_heart(found) == []
+    ours = points((run, 0.6) for run in figure1.sweep("paper", pieces=(2,), ranks=ranks).expand())
+    assert collapses(ours) == between_protocols(ours) == []
+    (line,) = between_protocols(found + ours)
+    assert line.endswith("in 2 of the 2 cells that both have.")

@@ -13,7 +13,7 @@ from rankwise.errors import require_int
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from rankwise.recipes.figure1 import Point
+    from rankwise.recipes.figure1_points import Point
 
 
 def demo(

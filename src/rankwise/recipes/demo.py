@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rankwise.recipes import figure1, theorem
+from rankwise.recipes import figure1, figure1_points, theorem
 from rankwise.recipes.baselines import trivial_errors
 from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import new_figure
@@ -27,14 +27,14 @@ def sweeps() -> tuple[SweepSpec, SweepSpec]:
     return figure1.sweep("demo"), theorem.sweep("demo")
 
 
-def split(runs: Sequence[TrainedRun]) -> tuple[list[figure1.Point], list[theorem.Point]]:
+def split(runs: Sequence[TrainedRun]) -> tuple[list[figure1_points.Point], list[theorem.Point]]:
     """The points of the trade-off and those of the theorem's setting, random features included."""
-    trade_off = figure1.points_of(figure1.rows([one for one in runs if one.run.task.name == "farthest"]))
+    trade_off = figure1_points.points_of(figure1.rows([one for one in runs if one.run.task.name == "farthest"]))
     setting = theorem.points_of(theorem.rows([one for one in runs if one.run.task.name == "nearest"]))
     return trade_off, setting + theorem.random_feature_points("demo")
 
 
-def draw(trade_off: Sequence[figure1.Point], setting: Sequence[theorem.Point]) -> Figure:
+def draw(trade_off: Sequence[figure1_points.Point], setting: Sequence[theorem.Point]) -> Figure:
     """One row: a panel a depth, and the theorem's."""
     grid = figure1.PRESETS["demo"]
     levels = trivial_errors(grid.dim, grid.points)
@@ -54,7 +54,7 @@ def draw(trade_off: Sequence[figure1.Point], setting: Sequence[theorem.Point]) -
     return figure
 
 
-def reading(trade_off: Sequence[figure1.Point], setting: Sequence[theorem.Point]) -> list[str]:
+def reading(trade_off: Sequence[figure1_points.Point], setting: Sequence[theorem.Point]) -> list[str]:
     """Three lines, computed from the numbers: one layer, depth, the bound."""
-    lines = figure1.reading(trade_off)
+    lines = figure1_points.reading(trade_off)
     return [lines[0], lines[-1], theorem.reading(setting)]

@@ -24,12 +24,11 @@ from typing import TYPE_CHECKING, Any
 from rankwise.errors import require_choice
 from rankwise.recipes.baselines import trivial_errors
 from rankwise.recipes.cells import TWENTIETH, budget, chosen_pieces, chosen_ranks, seeded_sweep, trained_by
-from rankwise.recipes.paper_figures import published_figure
+from rankwise.recipes.figure1_points import EXPONENTS, Point, between_protocols, points_of, reading
 from rankwise.recipes.registry import Reproduced
-from rankwise.recipes.rows import ResultRow, mean_over_seeds, result_row
+from rankwise.recipes.rows import ResultRow, result_row
 from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import COLOURS, MARKERS, house_style, new_figure, save_figure
-from rankwise.report.headline import two_digits_down
 from rankwise.report.panels import Series, draw_levels, draw_series, rank_axes
 from rankwise.spec import SweepSpec, heads_for_budget, vary
 from rankwise.train.protocols import Cell
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KEYS: tuple[str, ...] = ()
-EXPONENTS = (1.0, 1.5, 2.0)
 _STYLES: dict[str, dict[str, Any]] = {
     "capacity": {},
     "paper": {"linestyle": ":", "markerfacecolor": "white"},
@@ -151,153 +149,6 @@ def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
     return [result_row("figure1", trained) for trained in runs]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """One point of the figure: the mean over seeds of a cell's error, and the authors' value where they have one.
-
-    ``error`` is on held-out examples. ``training`` is the authors' statistic, the lowest epoch of the training error;
-    with their protocol, whose epochs all have the same sequences, it is lower by what was learned by heart.
-    """
-
-    protocol: str
-    layers: int
-    exponent: float
-    heads: int
-    rank: int
-    error: float
-    spread: float
-    seeds: int
-    parameters: int
-    sequences: int
-    training: float
-    authors: float | None = None
-
-    @property
-    def memory(self) -> float:
-        """How much lower the error is on sequences that were trained on."""
-        return self.error - self.training
-
-
-def points_of(rows: Sequence[ResultRow]) -> list[Point]:
-    """The cells of the figure, seeds averaged, in the order protocol, layers, budget, rank.
-
-    What was trained on several numbers of sequences counts with the largest.
-    """
-
-    def cell(row: ResultRow) -> tuple[str, int, int, int]:
-        return row.protocol, row.layers, row.heads * row.rank, row.rank
-
-    longest = {(cell(row), row.seed): row for row in sorted(rows, key=lambda row: row.sequences)}
-    rows = [row for row in rows if longest[cell(row), row.seed] is row]
-    training = mean_over_seeds(rows, cell, lambda row: row.train_min)
-    points = []
-    for key, mean in mean_over_seeds(rows, cell).items():
-        protocol, layers, total_rank, rank = key
-        dim = mean.row.dim
-        exponent = min(EXPONENTS, key=lambda c: abs(dim**c - total_rank))
-        same_size = (dim, mean.row.points) == (64, 16)
-        curve = published_figure("figure1").curve(layers=layers, exponent=exponent) if same_size else None
-        points.append(
-            Point(
-                protocol=protocol,
-                layers=layers,
-                exponent=exponent,
-                heads=mean.row.heads,
-                rank=rank,
-                error=mean.error,
-                spread=mean.spread,
-                seeds=mean.seeds,
-                parameters=mean.row.parameters,
-                sequences=mean.row.sequences,
-                training=training[key].error,
-                authors=None if curve is None else curve.at(rank),
-            )
-        )
-    return points
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gap:
-    """How many times worse half rank is than full rank, at one depth and budget."""
-
-    layers: int
-    exponent: float
-    full: float
-    half: float
-
-    @property
-    def ratio(self) -> float:
-        return self.half / self.full
-
-
-def gaps(points: Sequence[Point]) -> list[Gap]:
-    """Full rank against half rank wherever both were trained."""
-    full_rank = max(point.rank for point in points)
-    found = {(point.layers, point.exponent, point.rank): point.error for point in points}
-    return [
-        Gap(layers=layers, exponent=exponent, full=error, half=found[layers, exponent, full_rank // 2])
-        for (layers, exponent, rank), error in found.items()
-        if rank == full_rank and (layers, exponent, full_rank // 2) in found
-    ]
-
-
-def reading(points: Sequence[Point]) -> list[str]:
-    """What the numbers of one protocol say, computed from them."""
-    by_depth: dict[int, list[Gap]] = {}
-    for gap in gaps(points):
-        by_depth.setdefault(gap.layers, []).append(gap)
-    lines = []
-    for layers, found in sorted(by_depth.items()):
-        least, best_half = min(found, key=lambda gap: gap.ratio), min(found, key=lambda gap: gap.half)
-        worst_full = max(gap.full for gap in found)
-        lines.append(
-            f"{layers} layer{'s' * (layers > 1)}: full rank reaches {worst_full:.3g} or less at every budget; half "
-            f"rank errs at least {two_digits_down(least.ratio)} times as much, and its best budget "
-            f"(d^{1 + best_half.exponent:g}) stays at {best_half.half:.2g}."
-        )
-    deepest = max(by_depth, default=1)
-    shallow = {gap.exponent: gap for gap in by_depth.get(1, [])}
-    deep = [gap for gap in by_depth.get(deepest, []) if gap.exponent in shallow]
-    if deepest > 1 and deep:
-        best = min(deep, key=lambda gap: gap.half)
-        before = shallow[best.exponent].half
-        verb = "narrows" if best.half < before else "does not narrow"
-        lines.append(
-            f"Depth {verb} it: at the best budget of both (d^{1 + best.exponent:g}) half rank goes from "
-            f"{before:.2g} to {best.half:.2g} with {deepest} layers."
-        )
-    return lines + by_heart(points) + beside_the_authors(points)
-
-
-def by_heart(points: Sequence[Point]) -> list[str]:
-    """What the authors' protocol knows of the sequences that it sees in every epoch, and of no others."""
-    repeated = [point for point in points if point.protocol == "paper"]
-    if not repeated:
-        return []
-    most = max(repeated, key=lambda point: point.memory)
-    return [
-        f"Its epochs repeat the same sequences: on those the error is lower than on held-out ones by up to "
-        f"{most.memory:.2g} (rank {most.rank}, {most.layers} layer{'s' * (most.layers > 1)}: {most.training:.3g} "
-        f"against {most.error:.3g})."
-    ]
-
-
-def beside_the_authors(points: Sequence[Point]) -> list[str]:
-    """How many held-out errors reach the authors' values, which are training errors, and which stays farthest above."""
-    beside = [(point, point.authors) for point in points if point.authors is not None]
-    if not beside:
-        return []
-    reached = sum(point.error <= authors for point, authors in beside)
-    worst, value = max(beside, key=lambda pair: pair[0].error / pair[1])
-    line = f"{reached} of {len(beside)} held-out errors are at or below the authors' training errors"
-    if worst.error > value:
-        line += (
-            f"; the farthest above is rank {worst.rank} with {worst.layers} layer{'s' * (worst.layers > 1)} and "
-            f"d^{1 + worst.exponent:g} parameters: {worst.error:.3g} against {value:.3g}"
-        )
-    return [line + "."]
-
-
 def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figure:
     """One panel a depth, one line a budget; ``levels`` are the trivial predictors."""
     depths = sorted({point.layers for point in points})
@@ -367,6 +218,7 @@ def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     for protocol in sorted({point.protocol for point in points}):
         own = [point for point in points if point.protocol == protocol]
         lines += [f"{protocol}: {line}" for line in reading(own)]
+    lines += between_protocols(points)
     return Reproduced(
         columns=(
             *("protocol", "layers", "budget", "heads", "rank", "error", "standard error", "seeds"),
