@@ -174,8 +174,9 @@ def draw_panel(axes: Axes, points: Sequence[Point], levels: dict[str, float]) ->
             line = sorted((point for point in own if point.protocol == protocol), key=_rank)
             label = f"$d^{{{1 + exponent:g}}}$ parameters, $H = d^{{{exponent:g}}}/r$"
             if protocol == "paper":
-                millions = max(point.sequences for point in line) / 1e6
-                label = f"$d^{{{1 + exponent:g}}}$, the paper's protocol, {millions:.3g} million"
+                seen = {point.sequences for point in line}
+                most = "up to " * (len(seen) > 1) + f"{max(seen) / 1e6:.3g} million"
+                label = f"$d^{{{1 + exponent:g}}}$, the paper's protocol, {most}"
             series.append(
                 Series(
                     label=label + ", held out" * (protocol == "paper"),
