@@ -102,3 +102,15 @@ def test_the_rate_of_a_doubled_rank_falls_as_at_that_rank():
     }
     authors = figure3.sweep("paper", protocol="paper", pieces=(3,)).expand()
     assert {run.optim.schedule for run in authors} == {"paper"}
+
+
+def test_a_kind_keeps_its_colour_when_others_are_missing():
+    def colours(**options):
+        figure = draw(points_of(rows("laptop", lambda run: 0.4, **options)), {}, "title")
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        return {label: handle.lines[0].get_color() for handle, label in zip(handles, labels, strict=True)}
+
+    few, every = colours(pieces=(1, 3)), colours()
+    assert set(few) == {"none", "concatenated"}
+    assert few.items() <= every.items()
+    assert len(set(every.values())) == len(KINDS)

@@ -23,7 +23,7 @@ from rankwise.recipes.paper_figures import published_figure
 from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import Mean, ResultRow, mean_over_seeds, result_row
 from rankwise.recipes.trained import TrainedRun
-from rankwise.report.figures import house_style, new_figure, save_figure
+from rankwise.report.figures import COLOURS, MARKERS, house_style, new_figure, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series, rank_axes, share_legend
 from rankwise.spec import ModelSpec, RunSpec, SweepSpec, heads_for_budget, vary
 from rankwise.train.protocols import Cell, capacity_schedule
@@ -203,6 +203,7 @@ def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figur
                     x=[point.rank for point in line],
                     y=[point.mean.error for point in line],
                     spread=[point.mean.spread for point in line],
+                    style={"color": COLOURS[KINDS.index(kind)], "marker": MARKERS[KINDS.index(kind)]},
                     published={point.rank: point.authors for point in line if point.authors is not None},
                 )
                 for kind, line in lines
