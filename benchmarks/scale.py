@@ -23,7 +23,7 @@ from rankwise.spec import RunSpec, SweepSpec
 from rankwise.sweep.cost import Rate, run_calls, run_flops, run_scores, run_seconds
 from rankwise.sweep.plan import plan_sweep
 from rankwise.sweep.progress import duration
-from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity
+from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity, paper
 
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
 WORKERS = (8, 64, 512)
@@ -31,12 +31,13 @@ SEEDS = range(5)
 STUDY_RUNS = 100_000
 CHECKPOINT_SECONDS = 30.0
 PRICE = 0.04  # dollars a core and hour, an assumption: what clouds ask for a shared core
-CELLS = (
-    Cell(dim=16, points=8, layers=1, heads=1, rank=16, sequences=96_000),
-    Cell(dim=16, points=8, layers=3, heads=8, rank=8, sequences=128_000),
-    Cell(dim=64, points=16, layers=1, heads=8, rank=8, sequences=1_280_000),
-    Cell(dim=64, points=16, layers=3, heads=64, rank=8, sequences=1_280_000),
-    Cell(dim=64, points=16, layers=1, heads=64, rank=64, sequences=1_280_000),
+MEASURED = (
+    capacity(Cell(dim=16, points=8, layers=1, heads=1, rank=16, sequences=96_000)),
+    capacity(Cell(dim=16, points=8, layers=3, heads=8, rank=8, sequences=128_000)),
+    capacity(Cell(dim=64, points=16, layers=1, heads=512, rank=1, sequences=1_280_000)),
+    capacity(Cell(dim=64, points=16, layers=3, heads=64, rank=8, sequences=1_280_000)),
+    capacity(Cell(dim=64, points=16, layers=1, heads=64, rank=64, sequences=1_280_000)),
+    paper(Cell(dim=64, points=16, layers=3, heads=8, rank=8, sequences=1_280_000)),
 )
 
 
@@ -76,8 +77,7 @@ def measure_rate(steps: int = 8) -> Rate:
 
     torch.set_num_threads(1)
     rows, took = [], []
-    for cell in CELLS:
-        run = capacity(cell)
+    for run in MEASURED:
         training = Training(run)
         training.advance()
         began = time.process_time()
@@ -90,7 +90,7 @@ def measure_rate(steps: int = 8) -> Rate:
     relative = np.array(rows) / np.array(took)[:, None]
     (inverse, call, score), _ = nnls(relative, np.ones(len(took)))
     errors = ", ".join(f"{100 * (float(fit) - 1):+.0f} %" for fit in relative @ (inverse, call, score))
-    source = f"fitted to steps of {len(CELLS)} cells, off by {errors}"
+    source = f"fitted to steps of {len(MEASURED)} shapes, off by {errors}"
     return Rate(flops=1 / inverse, call_seconds=float(call), score_seconds=float(score), source=source)
 
 
