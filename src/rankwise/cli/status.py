@@ -43,15 +43,16 @@ def status(*, store: Path = Path("runs"), json: bool = False) -> None:
     who = f"process {driver.get('pid')} on {driver.get('host')} since {driver.get('since')}" if driver else "nobody"
     out.print(Text(f"driven by {who}"))
     for run in running:
-        out.print(Text(f"running {run.pop('run_id')}: {_told(run)}"))
+        out.print(Text(f"running {run['run_id']}: {_told(run)}"))
     for run in failures:
         out.print(Text(f"{run['status']} {run['run_id']} after {run['attempts']} attempts: {run['reason']}"))
 
 
 def _told(progress: dict[str, object]) -> str:
     """What a run says of itself, in its own words but for rounding: ``step 120 of 1000, error 0.3134``."""
-    step = [f"step {progress.pop('step')} of {progress.pop('of')}"] if {"step", "of"} <= progress.keys() else []
-    rest = [
-        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in progress.items()
-    ]
-    return ", ".join(step + rest)
+    counted = {"step", "of"} <= progress.keys()
+    words = [f"step {progress['step']} of {progress['of']}"] if counted else []
+    for name, value in progress.items():
+        if name != "run_id" and not (counted and name in ("step", "of")):
+            words.append(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}")
+    return ", ".join(words)
