@@ -157,6 +157,21 @@ def test_the_papers_protocol_has_a_line_for_what_it_knows_by_heart():
     assert figure1_points.by_heart([point for point in found if point.protocol == "capacity"]) == []
 
 
+def test_recall_has_one_line_and_stands_beside_the_authors_with_its_training_error():
+    runs = figure1.sweep("paper", protocol="recall", pieces=(1,), ranks=(8, 32)).expand()
+    known = {8: 0.83, 32: 0.71}
+    found = points_of(figure1.rows([trained(run, 0.9, train_min=known[run.model.rank]) for run in runs]))
+    (line,) = figure1_points.beside_the_authors(found)
+    assert line.startswith("1 of 2 training errors are at or below the authors' training errors; the farthest above")
+    assert "0.71 against 0.695" in line
+    (axes,) = draw(found, {}, "title").axes
+    (label,) = [text.get_text() for text in axes.get_legend().get_texts() if "authors" not in text.get_text()]
+    assert "our training, the same 25,600 sequences" in label
+    assert label.endswith("million, trained on")
+    drawn = [list(line.get_ydata()) for line in axes.lines if len(line.get_ydata())]
+    assert drawn == [[0.83, 0.71], [0.84, 0.695]]
+
+
 def test_an_answer_of_zero_is_called_a_collapse_and_half_rank_is_never_taken_for_full():
     """Three layers at full size, rank 64 missing: the largest rank that is there is not full rank."""
     ranks = (8, 32)

@@ -4,7 +4,7 @@ import torch
 from rankwise.errors import InvalidInputError
 from rankwise.spec import vary
 from rankwise.train.loop import Training
-from rankwise.train.protocols import Cell, capacity, paper
+from rankwise.train.protocols import Cell, capacity, paper, recall
 
 
 def cell(**fields):
@@ -95,3 +95,16 @@ def test_capacity_weighs_the_token_itself_where_heads_leave_dimensions_unanswere
 @pytest.mark.parametrize(("rank", "schedule"), [(63, "cosine"), (64, "scales"), (96, "scales")])
 def test_capacity_anneals_full_rank_over_every_scale(rank, schedule):
     assert capacity(cell(heads=1, rank=rank)).optim.schedule == schedule
+
+
+@pytest.mark.parametrize(("heads", "rank"), [(1, 64), (8, 8), (512, 8)])
+def test_recall_is_capacity_on_the_papers_training_set(heads, rank):
+    """An epoch of both is one pass over as many sequences, so that ``train_min`` is one statistic."""
+    shape = cell(heads=heads, rank=rank, sequences=1_280_000)
+    ours, base, authors = recall(shape), capacity(shape), paper(shape)
+    assert ours.optim.examples == authors.optim.examples
+    assert ours.optim.epoch_steps * ours.optim.batch == authors.optim.epoch_steps * authors.optim.batch == 25_600
+    assert ours.optim.steps * ours.optim.batch == 1_280_000
+    assert vary(ours, {"model.feedforward": 0}).model == base.model
+    assert ours.model.feedforward == authors.model.feedforward
+    assert (ours.protocol, ours.task, ours.optim.schedule) == ("recall", base.task, base.optim.schedule)

@@ -51,7 +51,8 @@ def reproduce(
         figure: Which one; its file in rankwise/recipes says what to expect.
         preset: smoke (seconds, coarse), laptop (minutes) or, for trained figures, paper (full size: days on a laptop).
         seeds: Train every cell with that many seeds (0, 1, ...); the figure shows mean and standard error.
-        protocol: How to train: capacity (the best we know, the default) or paper (the authors' recipe to the letter).
+        protocol: How to train: capacity (the best we know, the default), paper (the authors' recipe to the letter) or
+            recall (ours on few sequences again and again, for training errors like the authors').
         sequences: Training examples of every run, instead of the preset's.
         pieces: Train only these parts of the preset, counted from 1 in the order that its recipe lists.
         ranks: Train only these of the preset's ranks (figure1, figure3, figure4).
