@@ -63,6 +63,8 @@ def test_a_picture_takes_the_rows_of_its_preset_by_any_protocol_and_seed():
     assert of_preset(everything, figure1.sweep("laptop")) == laptop
     both = of_preset(everything, figure1.sweep("laptop", sequences=102_400))
     assert both == paper + same_budget
+    assert of_preset(everything, figure1.sweep("laptop"), any_budget=("paper",)) == laptop + paper
+    assert of_preset(everything, figure1.sweep("paper"), any_budget=("paper",)) == []
 
 
 def test_kept_results_are_a_table_a_picture_and_a_part_of_the_readme(tmp_path):

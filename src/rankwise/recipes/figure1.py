@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from rankwise.errors import require_choice
 from rankwise.recipes.baselines import trivial_errors
 from rankwise.recipes.cells import TWENTIETH, budget, chosen_pieces, chosen_ranks, seeded_sweep, trained_by
-from rankwise.recipes.figure1_points import EXPONENTS, Point, between_protocols, points_of, reading
+from rankwise.recipes.figure1_points import EXPONENTS, REPEATING, Point, between_protocols, points_of, reading
 from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import ResultRow, result_row
 from rankwise.recipes.trained import TrainedRun
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KEYS: tuple[str, ...] = ()
+ANY_BUDGET = REPEATING
 _STYLES: dict[str, dict[str, Any]] = {
     "capacity": {},
     "paper": {"linestyle": ":", "markerfacecolor": "white"},

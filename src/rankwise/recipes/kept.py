@@ -60,7 +60,8 @@ def keep(
     merged = merge(before, rows, recipe.KEYS)
     write_rows(merged, table)
     same = {row.extra.get("data") for row in rows}
-    drawn = [row for row in of_preset(merged, *sweeps) if row.extra.get("data") in same]
+    any_budget = getattr(recipe, "ANY_BUDGET", ())
+    drawn = [row for row in of_preset(merged, *sweeps, any_budget=any_budget) if row.extra.get("data") in same]
     name = f"{figure}-{preset}" if data is None else f"{figure}-{preset}-{_word(data)}"
     done = recipe.present(preset, drawn, directory / name)
     readme = directory / "README.md"
@@ -78,16 +79,24 @@ def merge(before: Sequence[ResultRow], new: Sequence[ResultRow], keys: Sequence[
     return sorted([*kept, *new], key=lambda row: tuple(map(_sortable, _cell(row, keys))))
 
 
-def of_preset(rows: Sequence[ResultRow], *sweeps: SweepSpec) -> list[ResultRow]:
-    """The rows whose shape and budget occur in one of ``sweeps``, with any seed and by any protocol."""
-    ids, shapes = set(), set()
+def of_preset(rows: Sequence[ResultRow], *sweeps: SweepSpec, any_budget: Sequence[str] = ()) -> list[ResultRow]:
+    """The rows whose shape and budget occur in one of ``sweeps``, with any seed and by any protocol; with the protocols
+    ``any_budget`` the shape is enough."""
+    ids, shapes, budgets = set(), set(), set()
     for sweep in sweeps:
         for run in sweep.expand():
             model, optim = run.model, run.optim
             ids.add(run.id)
             shape = (model.dim, run.task.tokens, model.layers, model.heads, model.rank)
-            shapes.add((*shape, optim.steps * optim.batch))
-    return [row for row in rows if row.run_id in ids or (*_values(row, _SHAPE), row.sequences) in shapes]
+            shapes.add(shape)
+            budgets.add((*shape, optim.steps * optim.batch))
+
+    def belongs(row: ResultRow) -> bool:
+        shape = _values(row, _SHAPE)
+        fits = shape in shapes if row.protocol in any_budget else (*shape, row.sequences) in budgets
+        return fits or row.run_id in ids
+
+    return [row for row in rows if belongs(row)]
 
 
 def _runs(rows: Sequence[ResultRow]) -> frozenset[str]:

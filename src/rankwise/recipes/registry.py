@@ -82,7 +82,8 @@ class TrainedRecipe(Protocol):
     """A module of this room whose figure is trained.
 
     ``rows`` makes rows of trained runs, measuring their weights where the figure needs it; ``present`` draws rows into
-    ``stem``.png and ``stem``.svg. ``KEYS`` are the columns of its own that tell rows of one shape apart.
+    ``stem``.png and ``stem``.svg. ``KEYS`` are the columns of its own that tell rows of one shape apart. A recipe may
+    have ``ANY_BUDGET``: protocols whose kept rows it draws however long they were trained.
     """
 
     __doc__: str
