@@ -20,7 +20,7 @@ from rankwise.recipes.tokens import images, language
 from rankwise.recipes.tokens.families import DRAWN, PERFORMANCE, Family
 from rankwise.recipes.tokens.runs import Shape, lower_is_better, split_data, token_rows, token_run
 from rankwise.recipes.trained import TrainedRun
-from rankwise.report.figures import new_figure, save_figure
+from rankwise.report.figures import COLOURS, new_figure, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series
 from rankwise.spec import RunSpec, SweepSpec
 
@@ -141,8 +141,16 @@ def _draw(axes: Axes, task: str, rows: Sequence[ResultRow], means: dict[tuple[in
         flops = [float(mean.row.extra["forward_flops"]) for mean in line]
         label = f"rank {rank}" + " (full)" * (rank == line[0].row.dim)
         series.append(Series(label=label, x=flops, y=[mean.error for mean in line], spread=spread))
+        below = rank == line[0].row.dim  # beside lower ranks of more layers, whose numbers are above
         for x, mean in zip(flops, line, strict=True):
-            axes.annotate(f"{mean.row.layers}", (x, mean.error), xytext=(4, 4), textcoords="offset points", fontsize=7)
+            axes.annotate(
+                f"{mean.row.layers}",
+                (x, mean.error),
+                xytext=(4, -10 if below else 4),
+                textcoords="offset points",
+                fontsize=7,
+                color=COLOURS[len(series) - 1],
+            )
     draw_series(axes, series)
     draw_levels(axes, {name: float(rows[0].extra[name]) for name in DRAWN if name in rows[0].extra})
     axes.set_xscale("log")
