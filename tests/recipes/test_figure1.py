@@ -4,7 +4,8 @@ import pytest
 
 from rankwise.errors import InvalidInputError
 from rankwise.recipes import figure1, figure1_points
-from rankwise.recipes.figure1 import PRESETS, draw
+from rankwise.recipes.figure1 import PRESETS
+from rankwise.recipes.figure1_panels import draw
 from rankwise.recipes.figure1_points import between_protocols, collapses, gaps, points_of, reading
 from rankwise.recipes.trained import TrainedRun
 from rankwise.spec import vary
@@ -144,32 +145,39 @@ def test_the_authors_values_stand_beside_ours_at_full_size_only():
     assert {point.authors for point in small} == {None}
 
 
+def labels_of(axes):
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
 def test_the_papers_protocol_has_a_line_for_what_it_knows_by_heart():
     runs = [run for protocol in ("capacity", "paper") for run in figure1.sweep("smoke", protocol=protocol).expand()]
     found = points_of(figure1.rows([trained(run, 0.5, train_min=0.5 - run.model.rank / 100) for run in runs]))
-    figure = draw(found, {}, "title")
-    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert len(labels) == 6
-    assert sum("the paper's protocol" in label and "held out" in label for label in labels) == 2
-    assert sum("the paper's protocol" in label and "trained on" in label for label in labels) == 2
+    one_layer, three_layers, *known = draw(found, {}, "title").axes
+    assert sum("the paper's protocol" in label for label in labels_of(one_layer)) == 2
+    assert len(labels_of(one_layer)) == len(labels_of(three_layers)) == 4
+    assert len(known) == 4, "two depths, two budgets"
+    for axes in known:
+        assert labels_of(axes) == [
+            "capacity, fresh sequences: held out",
+            "the paper's protocol: held out",
+            "the paper's protocol: trained on",
+        ]
+        assert [list(line.get_ydata()) for line in axes.lines] == [[0.5], [0.5], [0.42]], "rank 8 alone, not full rank"
     (heart,) = figure1_points.by_heart(found)
     assert "by up to 0.16 (rank 16, 1 layer: 0.34 against 0.5)" in heart
     assert figure1_points.by_heart([point for point in found if point.protocol == "capacity"]) == []
 
 
-def test_recall_has_one_line_and_stands_beside_the_authors_with_its_training_error():
+def test_recall_has_its_own_panel_and_stands_beside_the_authors_with_its_training_error():
     runs = figure1.sweep("paper", protocol="recall", pieces=(1,), ranks=(8, 32)).expand()
     known = {8: 0.83, 32: 0.71}
     found = points_of(figure1.rows([trained(run, 0.9, train_min=known[run.model.rank]) for run in runs]))
     (line,) = figure1_points.beside_the_authors(found)
     assert line.startswith("1 of 2 training errors are at or below the authors' training errors; the farthest above")
     assert "0.71 against 0.695" in line
-    (axes,) = draw(found, {}, "title").axes
-    (label,) = [text.get_text() for text in axes.get_legend().get_texts() if "authors" not in text.get_text()]
-    assert "our training, the same 25,600 sequences" in label
-    assert label.endswith("million, trained on")
-    drawn = [list(line.get_ydata()) for line in axes.lines if len(line.get_ydata())]
-    assert drawn == [[0.83, 0.71], [0.84, 0.695]]
+    _, axes = draw(found, {}, "title").axes
+    assert labels_of(axes) == ["recall: held out", "recall: trained on", "the authors: trained on"]
+    assert [list(line.get_ydata()) for line in axes.lines] == [[0.9, 0.9], [0.83, 0.71], [0.84, 0.695]]
 
 
 def test_an_answer_of_zero_is_called_a_collapse_and_half_rank_is_never_taken_for_full():

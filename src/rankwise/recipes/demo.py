@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rankwise.recipes import figure1, figure1_points, theorem
 from rankwise.recipes.baselines import trivial_errors
+from rankwise.recipes.figure1_panels import draw_panel
 from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import new_figure
 from rankwise.spec import SweepSpec
@@ -42,7 +43,7 @@ def draw(trade_off: Sequence[figure1_points.Point], setting: Sequence[theorem.Po
     figure = new_figure(4.3 * (len(depths) + 1), 4.8)
     panels = figure.subplots(1, len(depths) + 1)
     for axes, layers in zip(panels, depths, strict=False):
-        figure1.draw_panel(axes, [point for point in trade_off if point.layers == layers], levels)
+        draw_panel(axes, [point for point in trade_off if point.layers == layers], levels)
     for axes in panels[1 : len(depths)]:
         axes.sharey(panels[0])
     theorem.draw_panel(panels[-1], setting)

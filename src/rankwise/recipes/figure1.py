@@ -11,8 +11,9 @@ works, however many heads; with three layers low rank gets better. At preset "la
 
 The authors' values stand beside ours at full size. Theirs are the smallest mean training loss of an epoch, of the best
 of five seeds, after 1000 passes over the same 25,600 sequences; ours are errors of the last weights on held-out
-examples, mean over seeds. The paper's protocol, trained here, is drawn with both, and ``--protocol recall`` has the
-authors' statistic under our training: errors on 25,600 sequences that come again and again.
+examples, mean over seeds. ``--protocol recall`` has the authors' statistic under our training: errors on 25,600
+sequences that come again and again. It and the paper's protocol, where trained here, get panels of their own, with the
+errors on both kinds of sequences.
 """
 
 from __future__ import annotations
@@ -20,33 +21,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from rankwise.errors import require_choice
 from rankwise.recipes.baselines import trivial_errors
 from rankwise.recipes.cells import TWENTIETH, budget, chosen_pieces, chosen_ranks, seeded_sweep, trained_by
-from rankwise.recipes.figure1_points import EXPONENTS, REPEATING, Point, between_protocols, points_of, reading
+from rankwise.recipes.figure1_panels import draw
+from rankwise.recipes.figure1_points import EXPONENTS, REPEATING, between_protocols, points_of, reading
 from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import ResultRow, result_row
 from rankwise.recipes.trained import TrainedRun
-from rankwise.report.figures import COLOURS, MARKERS, house_style, new_figure, save_figure
-from rankwise.report.panels import Series, draw_levels, draw_series, rank_axes
+from rankwise.report.figures import house_style, save_figure
 from rankwise.spec import SweepSpec, heads_for_budget, vary
 from rankwise.train.protocols import Cell
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 KEYS: tuple[str, ...] = ()
 ANY_BUDGET = REPEATING
-_STYLES: dict[str, dict[str, Any]] = {
-    "capacity": {},
-    "paper": {"linestyle": ":", "markerfacecolor": "white"},
-    "recall": {"linestyle": "--", "marker": "_"},
-}
-_NAMES = {"paper": "the paper's protocol", "recall": "our training, the same 25,600 sequences"}
-_TRAINED_ON = {"marker": "+", "linestyle": "-."}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,70 +141,6 @@ def sweep(
 def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
     """One row a run, nothing measured besides."""
     return [result_row("figure1", trained) for trained in runs]
-
-
-def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figure:
-    """One panel a depth, one line a budget; ``levels`` are the trivial predictors."""
-    depths = sorted({point.layers for point in points})
-    figure = new_figure(max(5.0, 4.2 * len(depths)), 3.8)
-    panels = figure.subplots(1, len(depths), squeeze=False, sharey=True)[0]
-    for axes, layers in zip(panels, depths, strict=True):
-        draw_panel(axes, [point for point in points if point.layers == layers], levels)
-    figure.suptitle(title, fontsize=11)
-    return figure
-
-
-def draw_panel(axes: Axes, points: Sequence[Point], levels: dict[str, float]) -> None:
-    """Error against rank at one depth: a colour a budget, full lines ours, crosses the authors'.
-
-    The authors' protocol has two lines: on held-out sequences, and on the ones it was trained on. ``recall``, which is
-    about the latter, has theirs alone.
-    """
-    series = []
-    for exponent in sorted({point.exponent for point in points}):
-        colour = {"color": COLOURS[EXPONENTS.index(exponent)], "marker": MARKERS[EXPONENTS.index(exponent)]}
-        own = [point for point in points if point.exponent == exponent]
-        published = {point.rank: point.authors for point in own if point.authors}
-        for protocol in sorted({point.protocol for point in own}):
-            line = sorted((point for point in own if point.protocol == protocol), key=_rank)
-            label, style = _label(line), colour | _STYLES[protocol]
-            ranks = [point.rank for point in line]
-            known = [point.training for point in line]
-            if protocol == "recall":
-                series.append(Series(label=f"{label}, trained on", x=ranks, y=known, style=style, published=published))
-            else:
-                series.append(
-                    Series(
-                        label=label + ", held out" * (protocol == "paper"),
-                        x=ranks,
-                        y=[point.error for point in line],
-                        spread=[point.spread for point in line],
-                        style=style,
-                        published=published,
-                    )
-                )
-            if protocol == "paper":
-                series.append(Series(label=f"{label}, trained on", x=ranks, y=known, style=style | _TRAINED_ON))
-            published = {}
-    draw_series(axes, series)
-    draw_levels(axes, levels)
-    layers = points[0].layers
-    rank_axes(axes, sorted({point.rank for point in points}), f"{layers} layer{'s' * (layers > 1)}")
-    axes.legend(fontsize=7, loc="lower left")
-
-
-def _label(line: Sequence[Point]) -> str:
-    """The budget of a line, and with another protocol than ``capacity`` which one, and for how long."""
-    exponent, protocol = line[0].exponent, line[0].protocol
-    if protocol == "capacity":
-        return f"$d^{{{1 + exponent:g}}}$ parameters, $H = d^{{{exponent:g}}}/r$"
-    seen = {point.sequences for point in line}
-    most = "up to " * (len(seen) > 1) + f"{max(seen) / 1e6:.3g} million"
-    return f"$d^{{{1 + exponent:g}}}$, {_NAMES[protocol]}, {most}"
-
-
-def _rank(point: Point) -> int:
-    return point.rank
 
 
 def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
