@@ -94,9 +94,10 @@ def test_heads_whose_doubled_rank_is_full_are_not_read_as_low_rank():
     assert reading(at_half).endswith("(geometric mean): additive 1.00.")
 
 
-def test_the_rate_of_a_doubled_rank_falls_as_at_that_rank():
+@pytest.mark.parametrize("protocol", ["capacity", "recall"])
+def test_the_rate_of_a_doubled_rank_falls_as_at_that_rank(protocol):
     """d = 64: the label 32 is of full rank when doubled, and only then."""
-    doubled = figure3.sweep("paper", pieces=(3,)).expand()
+    doubled = figure3.sweep("paper", protocol=protocol, pieces=(3,)).expand()
     assert {run.model.rank: run.optim.schedule for run in doubled} == {
         2 * rank: "scales" if rank >= 32 else "cosine" for rank in PRESETS["paper"].ranks
     }

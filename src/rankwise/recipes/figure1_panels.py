@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from rankwise.recipes.figure1_points import EXPONENTS, REPEATING, Point
+from rankwise.recipes.figure1_points import EXPONENTS, REPEATING, Point, depth_name
 from rankwise.report.figures import COLOURS, MARKERS, new_figure
 from rankwise.report.panels import Series, draw_levels, draw_series, rank_axes
 
@@ -64,7 +64,7 @@ def draw_panel(axes: Axes, points: Sequence[Point], levels: dict[str, float]) ->
     draw_series(axes, series)
     draw_levels(axes, levels)
     layers = points[0].layers
-    rank_axes(axes, sorted({point.rank for point in points}), _layers(layers))
+    rank_axes(axes, sorted({point.rank for point in points}), depth_name(layers))
     axes.legend(fontsize=7, loc="lower left")
 
 
@@ -97,7 +97,7 @@ def draw_known(axes: Axes, points: Sequence[Point]) -> None:
         series.append(Series(label="the authors: trained on", x=x, y=[published[rank] for rank in x], style=crosses))
     draw_series(axes, series)
     layers, exponent = points[0].layers, points[0].exponent
-    title = f"{_layers(layers)}, $d^{{{1 + exponent:g}}}$ parameters: learned or known by heart"
+    title = f"{depth_name(layers)}, $d^{{{1 + exponent:g}}}$ parameters: learned or known by heart"
     rank_axes(axes, sorted({point.rank for point in points}), title)
     axes.set_yscale("linear")
     axes.legend(fontsize=7, loc="lower left")
@@ -115,7 +115,3 @@ def _budget(line: Sequence[Point]) -> str:
     seen = {point.sequences for point in line}
     most = "up to " * (len(seen) > 1) + f"{max(seen) / 1e6:.3g} million"
     return f"$d^{{{1 + exponent:g}}}$, {_COMPARED[protocol][0]}, {most}"
-
-
-def _layers(layers: int) -> str:
-    return f"{layers} layer{'s' * (layers > 1)}"

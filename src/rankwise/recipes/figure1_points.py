@@ -128,7 +128,7 @@ def reading(points: Sequence[Point]) -> list[str]:
         least, best_half = min(found, key=lambda gap: gap.ratio), min(found, key=lambda gap: gap.half)
         worst_full = max(gap.full for gap in found)
         lines.append(
-            f"{layers} layer{'s' * (layers > 1)}: full rank reaches {worst_full:.3g} or less at every budget; half "
+            f"{depth_name(layers)}: full rank reaches {worst_full:.3g} or less at every budget; half "
             f"rank errs at least {two_digits_down(least.ratio)} times as much, and its best budget "
             f"(d^{1 + best_half.exponent:g}) stays at {best_half.half:.2g}."
         )
@@ -151,8 +151,7 @@ def collapses(points: Sequence[Point]) -> list[str]:
     found = [point for point in points if point.collapsed]
     depths = sorted({point.layers for point in found})
     where = [
-        f"{layers} layer{'s' * (layers > 1)}, rank {', '.join(str(p.rank) for p in found if p.layers == layers)}"
-        for layers in depths
+        f"{depth_name(layers)}, rank {', '.join(str(p.rank) for p in found if p.layers == layers)}" for layers in depths
     ]
     return [f"Collapsed to an answer of 0, error 1.000: {'; '.join(where)}."] if found else []
 
@@ -165,7 +164,7 @@ def by_heart(points: Sequence[Point]) -> list[str]:
     most = max(repeated, key=lambda point: point.memory)
     return [
         f"Its epochs repeat the same sequences: on those the error is lower than on held-out ones by up to "
-        f"{most.memory:.2g} (rank {most.rank}, {most.layers} layer{'s' * (most.layers > 1)}: {most.training:.3g} "
+        f"{most.memory:.2g} (rank {most.rank}, {depth_name(most.layers)}: {most.training:.3g} "
         f"against {most.error:.3g})."
     ]
 
@@ -182,7 +181,7 @@ def beside_the_authors(points: Sequence[Point]) -> list[str]:
     line = f"{reached} of {len(beside)} {which} are at or below the authors' training errors"
     if worst.beside > value:
         line += (
-            f"; the farthest above is rank {worst.rank} with {worst.layers} layer{'s' * (worst.layers > 1)} and "
+            f"; the farthest above is rank {worst.rank} with {depth_name(worst.layers)} and "
             f"d^{1 + worst.exponent:g} parameters: {worst.beside:.3g} against {value:.3g}"
         )
     return [line + "."]
@@ -197,3 +196,8 @@ def between_protocols(points: Sequence[Point]) -> list[str]:
         return []
     below = sum(own.error < other.error for own, other in pairs)
     return [f"capacity errs less than paper on held-out examples in {below} of the {len(pairs)} cells that both have."]
+
+
+def depth_name(layers: int) -> str:
+    """1 layer, 3 layers."""
+    return f"{layers} layer{'s' * (layers > 1)}"

@@ -102,7 +102,7 @@ def placed(run: RunSpec, kind: Positions) -> RunSpec:
         changes["model.position_dim"] = model.dim
     if kind == "concatenated":
         changes["model.rank"] = 2 * model.rank
-        if run.protocol == "capacity":  # which chose its schedule by the rank before it was doubled
+        if run.protocol != "paper":  # ours chose the schedule by the rank before it was doubled
             changes["optim.schedule"] = capacity_schedule(2 * model.rank, model.dim)
     elif kind == "concatenated, equal":
         changes["model.heads"] = max(1, model.heads // 2)

@@ -1,5 +1,5 @@
-"""Three ways to train the cells of the paper's figures: as the authors did, as well as we can, and as well as we can
-where the authors measured.
+"""Three ways to train the cells of the paper's figures: as the authors did, as well as we can, and as well as we can on
+few sequences that come again, as theirs do.
 
 A protocol is a function from a cell to a complete ``RunSpec``; a variant calls it and changes a field.
 """
@@ -137,7 +137,7 @@ def capacity(cell: Cell) -> RunSpec:
 
 
 def recall(cell: Cell) -> RunSpec:
-    """``capacity`` on the authors' training set, for numbers that measure what the published ones do.
+    """``capacity`` on a training set as small as the authors', for numbers that measure what the published ones do.
 
     Those are errors on 25,600 sequences that every epoch repeats, and are low in part because the sequences are known
     by heart. Here too a pass over the same 25,600 is an epoch, so that ``train_min`` is the authors' statistic. The

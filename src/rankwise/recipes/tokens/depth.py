@@ -134,13 +134,16 @@ def _means(rows: Sequence[ResultRow], column: str) -> dict[tuple[int, int], Mean
 
 
 def _draw(axes: Axes, task: str, rows: Sequence[ResultRow], means: dict[tuple[int, int], Mean]) -> None:
-    series = []
+    series: list[Series] = []
     for rank in sorted({rank for rank, _ in means}):
         line = [mean for (own, _), mean in means.items() if own == rank]
         spread = [mean.spread for mean in line] if line[0].seeds > 1 else []
         flops = [float(mean.row.extra["forward_flops"]) for mean in line]
         label = f"rank {rank}" + " (full)" * (rank == line[0].row.dim)
-        series.append(Series(label=label, x=flops, y=[mean.error for mean in line], spread=spread))
+        colour = COLOURS[len(series)]
+        series.append(
+            Series(label=label, x=flops, y=[mean.error for mean in line], spread=spread, style={"color": colour})
+        )
         below = rank == line[0].row.dim  # beside lower ranks of more layers, whose numbers are above
         for x, mean in zip(flops, line, strict=True):
             axes.annotate(
@@ -149,7 +152,7 @@ def _draw(axes: Axes, task: str, rows: Sequence[ResultRow], means: dict[tuple[in
                 xytext=(4, -10 if below else 4),
                 textcoords="offset points",
                 fontsize=7,
-                color=COLOURS[len(series) - 1],
+                color=colour,
             )
     draw_series(axes, series)
     draw_levels(axes, {name: float(rows[0].extra[name]) for name in DRAWN if name in rows[0].extra})
