@@ -107,4 +107,13 @@ def test_results_are_kept_and_drawn_again_without_training(small, tmp_path, caps
     assert main(["reproduce", "figure1", *place, "--no-train", "--seeds", "2"]) == 0
     assert "6 of 12 runs are in" in capsys.readouterr().err
     assert main(["reproduce", "figure1", *place, "--no-train", "--sequences", "1280"]) == 2
+    assert "--no-train --keep: expected runs of figure1 (smoke)" in capsys.readouterr().err
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "results").iterdir()}
+    (tmp_path / "results" / "figure1-smoke.png").unlink()
+    nowhere = [*place[:3], str(tmp_path / "gone"), *place[4:]]
+    assert main(["reproduce", "figure1", *nowhere, "--no-train"]) == 0
+    assert "0 of 6 runs are in" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in (tmp_path / "results").iterdir()} == kept
+    assert not (tmp_path / "gone").exists()
+    assert main(["reproduce", "figure1", *place[:4], "--no-train", "--sequences", "1280"]) == 2
     assert "--no-train: expected runs of figure1 (smoke)" in capsys.readouterr().err

@@ -3,10 +3,12 @@ from pathlib import Path
 
 import pytest
 
+from rankwise.errors import InvalidInputError
 from rankwise.recipes import cliff, figure1
 from rankwise.recipes.kept import (
     Provenance,
     commit_of_this_code,
+    draw_again,
     keep,
     merge,
     of_preset,
@@ -14,10 +16,12 @@ from rankwise.recipes.kept import (
     split_parts,
     with_part,
 )
+from rankwise.recipes.registry import find_trained_recipe, sweep_of
 from rankwise.recipes.rows import COLUMNS, read_rows
 from rankwise.spec import SweepSpec, vary
 from recipe_rows import rows_of
 
+RESULTS = Path(__file__).parents[2] / "results"
 WHERE = Provenance(command="rankwise reproduce cliff", commit="`abc`", machine="2 CPU cores")
 
 
@@ -160,3 +164,59 @@ def test_other_data_has_its_own_picture_and_no_picture_mixes_data(tmp_path):
     _, parts = split_parts((tmp_path / "README.md").read_text())
     assert sorted(parts) == ["cliff-smoke", "cliff-smoke-my_mnist"]
     assert "## cliff, smoke, my_mnist" in parts["cliff-smoke-my_mnist"]
+
+
+def test_a_kept_table_is_drawn_again_and_how_it_came_stays(tmp_path):
+    sweep = cliff.sweep("smoke")
+    keep("cliff", "smoke", cliff, [sweep], rows(sweep), tmp_path, WHERE)
+    kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    (tmp_path / "cliff-smoke.png").unlink()
+    (tmp_path / "README.md").write_text((tmp_path / "README.md").read_text().replace("- 1 head: 0.5", "- 1 head: 0.7"))
+    done = draw_again("cliff", "smoke", cliff, sweep, sweep, tmp_path)
+    assert {path.name for path in done.files} == {"cliff-smoke.png", "cliff-smoke.svg", "README.md"}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
+    (tmp_path / "README.md").unlink()
+    assert {path.name for path in draw_again("cliff", "smoke", cliff, sweep, sweep, tmp_path).files} == {
+        "cliff-smoke.png",
+        "cliff-smoke.svg",
+    }
+
+
+def test_a_table_without_what_was_asked_for_is_named(tmp_path):
+    sweep, other = cliff.sweep("smoke"), cliff.sweep("laptop")
+    with pytest.raises(InvalidInputError, match=r"expected runs of cliff \(smoke\) in .*cliff\.csv, got none"):
+        draw_again("cliff", "smoke", cliff, sweep, sweep, tmp_path)
+    keep("cliff", "smoke", cliff, [sweep], rows(sweep), tmp_path, WHERE)
+    with pytest.raises(InvalidInputError, match=r"expected runs of cliff \(laptop\)"):
+        draw_again("cliff", "laptop", cliff, other, other, tmp_path)
+
+
+def options_of(part):
+    """What the command of a part was given besides figure and preset."""
+    words = part.partition("- command: `")[2].partition("`")[0].split()[5:]
+    options = {}
+    for word in words[: words.index("--keep")]:
+        if word.startswith("--"):
+            options[word.removeprefix("--")] = ()
+        else:
+            options[list(options)[-1]] += (int(word) if word.isdigit() else word,)
+    several = ("pieces", "ranks")
+    return {name: values if name in several else values[0] for name, values in options.items()}
+
+
+KEPT = split_parts((RESULTS / "README.md").read_text())[1]
+
+
+@pytest.mark.parametrize("name", [name for name, part in KEPT.items() if "--vectors" not in part])
+def test_what_the_repository_keeps_says_what_its_tables_say(name, tmp_path):
+    """Every picture can be drawn from its table (with a file of vectors: where that is), and the README's reading of it
+    is what that gives."""
+    part = KEPT[name]
+    figure, preset = part.partition("reproduce ")[2].split()[0:3:2]
+    for file in ("README.md", f"{figure}.csv"):
+        (tmp_path / file).write_bytes((RESULTS / file).read_bytes())
+    whole = sweep_of(figure, preset, {})
+    asked = sweep_of(figure, preset, options_of(part))
+    draw_again(figure, preset, find_trained_recipe(figure), whole, asked, tmp_path)
+    assert split_parts((tmp_path / "README.md").read_text())[1][name] == part
+    assert (tmp_path / f"{name}.png").stat().st_size > 10_000

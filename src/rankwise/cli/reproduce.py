@@ -60,7 +60,8 @@ def reproduce(
         data: A text file (language) or a directory of MNIST (images) in place of the preset's data.
         vectors: A .npy or .safetensors file whose rows are points too (anisotropic).
         keep: Merge the runs into this directory's FIGURE.csv and draw from it there, with a part of its README.md.
-        train: With --no-train, draw what the store already holds, also while another command trains it.
+        train: With --no-train, draw what the store already holds, also while another command trains it; with --keep and
+            none of the runs in the store, draw again what is kept.
         out: Directory the files are written to.
         store: Directory that keeps results and checkpoints of what is trained.
         workers: How many runs at a time; one for every core if not given.
@@ -84,8 +85,8 @@ def reproduce(
     options["data"] = None if data is None else str(data)
     given = {name: value for name, value in options.items() if value is not None}
     if figure in TRAINED:
+        from rankwise.recipes.kept import draw_again, provenance
         from rankwise.recipes.kept import keep as keep_results
-        from rankwise.recipes.kept import provenance
         from rankwise.recipes.rows import write_rows
         from rankwise.recipes.trained import train_sweep, trained_runs
 
@@ -101,20 +102,23 @@ def reproduce(
         if train:
             runs = train_sweep(sweep, store, where=where, workers=workers, retry=retry)
         else:
-            runs = trained_runs(sweep, store)
+            in_table_alone = keep is not None and (keep / f"{figure}.csv").exists() and not store.exists()
+            runs = () if in_table_alone else trained_runs(sweep, store)
             progress.print(f"{len(runs)} of {sweep.size()} runs are in {store}", style="dim", markup=False)
+        if keep is None:
             if not runs:
                 raise InvalidInputError(f"--no-train: expected runs of {figure} ({preset}) in {store}, got none")
-        rows = recipe.rows(runs)
-        if keep is None:
+            rows = recipe.rows(runs)
             done = recipe.present(preset, rows, out / figure)
             done = replace(done, files=(*done.files, write_rows(rows, out / f"{figure}.csv")))
         else:
             whole = sweep_of(figure, preset, {name: value for name, value in given.items() if name == "data"})
-            told = provenance(figure, preset, given, keep)
-            done = keep_results(
-                figure, preset, recipe, (whole, sweep), rows, keep, told, data=None if data is None else data.name
-            )
+            of_data = None if data is None else data.name
+            if runs:
+                told = provenance(figure, preset, given, keep)
+                done = keep_results(figure, preset, recipe, (whole, sweep), recipe.rows(runs), keep, told, data=of_data)
+            else:
+                done = draw_again(figure, preset, recipe, whole, sweep, keep, data=of_data)
     else:
         closed_form = find_recipe(figure)
         flags = {"dry-run": dry_run, "keep": keep is not None, "no-train": not train, **dict.fromkeys(given, True)}

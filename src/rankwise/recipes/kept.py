@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rankwise.errors import InvalidInputError
 from rankwise.recipes.registry import FIGURES, Reproduced, TrainedRecipe
 from rankwise.recipes.rows import ResultRow, read_rows, write_rows
 from rankwise.spec import SweepSpec
@@ -59,16 +60,47 @@ def keep(
     before = read_rows(table) if table.exists() else []
     merged = merge(before, rows, recipe.KEYS)
     write_rows(merged, table)
-    same = {row.extra.get("data") for row in rows}
-    any_budget = getattr(recipe, "ANY_BUDGET", ())
-    drawn = [row for row in of_preset(merged, *sweeps, any_budget=any_budget) if row.extra.get("data") in same]
-    name = f"{figure}-{preset}" if data is None else f"{figure}-{preset}-{_word(data)}"
+    drawn = _drawn(recipe, merged, sweeps, rows)
+    name = _name(figure, preset, data)
     done = recipe.present(preset, drawn, directory / name)
     readme = directory / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.exists() else _HEAD
     part = readme_part(name, figure, done, drawn, provenance, earlier=_runs(drawn) - _runs(rows))
     readme.write_text(with_part(text, name, part), encoding="utf-8")
     return replace(done, files=(*done.files, table, readme))
+
+
+def draw_again(
+    figure: str,
+    preset: str,
+    recipe: TrainedRecipe,
+    whole: SweepSpec,
+    asked: SweepSpec,
+    directory: Path,
+    *,
+    data: str | None = None,
+) -> Reproduced:
+    """The preset's picture and what to read in it, from the table alone; how the numbers came stays as it was told.
+
+    The table must hold runs of the sweep that was ``asked`` for; with another version of its protocol, its cells.
+    """
+    table = directory / f"{figure}.csv"
+    kept = read_rows(table) if table.exists() else []
+    ids = {run.id for run in asked.expand()}
+    rows = [row for row in kept if row.run_id in ids]
+    rows = rows or [row for row in of_preset(kept, asked) if "data" not in row.extra]
+    if not rows:
+        raise InvalidInputError(f"--no-train --keep: expected runs of {figure} ({preset}) in {table}, got none")
+    name = _name(figure, preset, data)
+    done = recipe.present(preset, _drawn(recipe, kept, (whole, asked), rows), directory / name)
+    readme = directory / "README.md"
+    text = readme.read_text(encoding="utf-8") if readme.exists() else _HEAD
+    told = split_parts(text)[1].get(name)
+    if told is None:
+        return done
+    told_before_reading = told.rpartition("\n\n")[0]
+    readme.write_text(with_part(text, name, f"{told_before_reading}\n\n{_listed(done.reading)}"), encoding="utf-8")
+    return replace(done, files=(*done.files, readme))
 
 
 def merge(before: Sequence[ResultRow], new: Sequence[ResultRow], keys: Sequence[str]) -> list[ResultRow]:
@@ -99,6 +131,23 @@ def of_preset(rows: Sequence[ResultRow], *sweeps: SweepSpec, any_budget: Sequenc
     return [row for row in rows if belongs(row)]
 
 
+def _drawn(
+    recipe: TrainedRecipe, kept: Sequence[ResultRow], sweeps: Sequence[SweepSpec], rows: Sequence[ResultRow]
+) -> list[ResultRow]:
+    """The ``kept`` rows that belong into one picture with ``rows``."""
+    same = {row.extra.get("data") for row in rows}
+    any_budget = getattr(recipe, "ANY_BUDGET", ())
+    return [row for row in of_preset(kept, *sweeps, any_budget=any_budget) if row.extra.get("data") in same]
+
+
+def _name(figure: str, preset: str, data: str | None) -> str:
+    return f"{figure}-{preset}" if data is None else f"{figure}-{preset}-{_word(data)}"
+
+
+def _listed(reading: str) -> str:
+    return "\n".join(f"- {line}" for line in reading.splitlines())
+
+
 def _runs(rows: Sequence[ResultRow]) -> frozenset[str]:
     return frozenset(row.run_id for row in rows)
 
@@ -117,7 +166,6 @@ def readme_part(
     others = f"; {len(earlier)} runs of the picture are of earlier commands" if earlier else ""
     runs = {row.run_id: row for row in rows}.values()
     seeds = len({row.seed for row in runs})
-    reading = "\n".join(f"- {line}" for line in done.reading.splitlines())
     return (
         f"## {figure}, {name.removeprefix(f'{figure}-').replace('-', ', ')}\n\n"
         f"![{name}]({name}.png)\n\n"
@@ -127,7 +175,7 @@ def readme_part(
         f"- time: {duration(sum(row.seconds for row in runs))} of training, one core a run; {len(runs)} runs, "
         f"{seeds} seed{'s' * (seeds > 1)}\n"
         f"- numbers: [{figure}.csv]({figure}.csv), vector graphics: [{name}.svg]({name}.svg)\n\n"
-        f"{reading}\n"
+        f"{_listed(done.reading)}\n"
     )
 
 
