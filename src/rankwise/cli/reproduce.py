@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from rankwise.cli.output import console, print_json, require_target
 from rankwise.errors import InvalidInputError, require_int
-from rankwise.recipes.registry import FIGURES, TRAINED, find_recipe, find_trained_recipe, sweep_of
+from rankwise.recipes.registry import FIGURES, TRAINED, Reproduced, find_recipe, find_trained_recipe, sweep_of
 from rankwise.report.figures import new_figure
 from rankwise.sweep.engines.where import Where
+
+if TYPE_CHECKING:
+    from rankwise.recipes.trained import TrainedRun
+    from rankwise.spec import SweepSpec
 
 
 def reproduce(
@@ -85,12 +90,8 @@ def reproduce(
     options["data"] = None if data is None else str(data)
     given = {name: value for name, value in options.items() if value is not None}
     if figure in TRAINED:
-        from rankwise.recipes.kept import draw_again, provenance
-        from rankwise.recipes.kept import keep as keep_results
-        from rankwise.recipes.rows import write_rows
-        from rankwise.recipes.trained import train_sweep, trained_runs
+        from rankwise.recipes.trained import train_sweep
 
-        recipe = find_trained_recipe(figure)
         sweep = sweep_of(figure, preset, given)
         if dry_run:
             from rankwise.cli.dry_run import show_plan
@@ -102,33 +103,67 @@ def reproduce(
         if train:
             runs = train_sweep(sweep, store, where=where, workers=workers, retry=retry)
         else:
-            in_table_alone = keep is not None and (keep / f"{figure}.csv").exists() and not store.exists()
-            runs = () if in_table_alone else trained_runs(sweep, store)
+            runs = _runs_there(sweep, store, table=None if keep is None else keep / f"{figure}.csv")
             progress.print(f"{len(runs)} of {sweep.size()} runs are in {store}", style="dim", markup=False)
         if keep is None:
-            if not runs:
-                raise InvalidInputError(f"--no-train: expected runs of {figure} ({preset}) in {store}, got none")
-            rows = recipe.rows(runs)
-            done = recipe.present(preset, rows, out / figure)
-            done = replace(done, files=(*done.files, write_rows(rows, out / f"{figure}.csv")))
+            done = _drawn(figure, preset, runs, store, out)
         else:
-            whole = sweep_of(figure, preset, {name: value for name, value in given.items() if name == "data"})
-            of_data = None if data is None else data.name
-            if runs:
-                told = provenance(figure, preset, given, keep)
-                done = keep_results(figure, preset, recipe, (whole, sweep), recipe.rows(runs), keep, told, data=of_data)
-            else:
-                done = draw_again(figure, preset, recipe, whole, sweep, keep, data=of_data)
+            done = _kept(figure, preset, given, sweep, runs, keep)
     else:
         closed_form = find_recipe(figure)
         flags = {"dry-run": dry_run, "keep": keep is not None, "no-train": not train, **dict.fromkeys(given, True)}
         for flag in (flag for flag, used in flags.items() if used):
             raise InvalidInputError(f"--{flag}: expected a figure that is trained ({', '.join(TRAINED)}), got {figure}")
         done = closed_form.reproduce(preset, out, lambda line: progress.print(line, style="dim", markup=False))
-    if figure in TRAINED and keep is None:
-        from rankwise.cli.page import store_page
+    _show(figure, preset, done, json=json)
+    if open and done.files[-1].suffix == ".html" and not json:
+        from rankwise.cli.page import open_page
 
-        done = replace(done, files=(*done.files, store_page(store, out / f"{figure}.html")))
+        open_page(done.files[-1])
+
+
+def _runs_there(sweep: SweepSpec, store: Path, *, table: Path | None) -> tuple[TrainedRun, ...]:
+    """The runs that the store has. A kept ``table`` can be drawn without a store, so there need not be one."""
+    from rankwise.recipes.trained import trained_runs
+
+    return () if table is not None and table.exists() and not store.exists() else trained_runs(sweep, store)
+
+
+def _drawn(figure: str, preset: str, runs: Sequence[TrainedRun], store: Path, out: Path) -> Reproduced:
+    """The figure, its table and the page of its store."""
+    from rankwise.cli.page import store_page
+    from rankwise.recipes.rows import write_rows
+
+    if not runs:
+        raise InvalidInputError(f"--no-train: expected runs of {figure} ({preset}) in {store}, got none")
+    recipe = find_trained_recipe(figure)
+    rows = recipe.rows(runs)
+    done = recipe.present(preset, rows, out / figure)
+    table = write_rows(rows, out / f"{figure}.csv")
+    return replace(done, files=(*done.files, table, store_page(store, out / f"{figure}.html")))
+
+
+def _kept(
+    figure: str,
+    preset: str,
+    given: Mapping[str, object],
+    sweep: SweepSpec,
+    runs: Sequence[TrainedRun],
+    directory: Path,
+) -> Reproduced:
+    """The runs merged into the directory and drawn there; without any, what it keeps drawn again."""
+    from rankwise.recipes.kept import draw_again, keep, provenance
+
+    recipe = find_trained_recipe(figure)
+    whole = sweep_of(figure, preset, {name: value for name, value in given.items() if name == "data"})
+    data = Path(str(given["data"])).name if "data" in given else None
+    if not runs:
+        return draw_again(figure, preset, recipe, whole, sweep, directory, data=data)
+    told = provenance(figure, preset, given, directory)
+    return keep(figure, preset, recipe, (whole, sweep), recipe.rows(runs), directory, told, data=data)
+
+
+def _show(figure: str, preset: str, done: Reproduced, *, json: bool) -> None:
     files = [str(path) for path in done.files]
     if json:
         table = [dict(zip(done.columns, row, strict=True)) for row in done.rows]
@@ -145,10 +180,6 @@ def reproduce(
     out_console.print(done.reading, markup=False)
     for path in files:
         print(path)
-    if open and files[-1].endswith(".html"):
-        from rankwise.cli.page import open_page
-
-        open_page(Path(files[-1]))
 
 
 def _shown(cell: str | int | float | None) -> str:
