@@ -15,6 +15,8 @@ KEYS = [
     "parameters",
     "heads_required",
     "heads_required_log10",
+    "heads_required_any_values",
+    "heads_required_any_values_log10",
     "full_rank_heads",
 ]
 
@@ -38,6 +40,8 @@ def test_json_with_an_error(capsys):
     got = answer(capsys, "--dim", "64", "--rank", "8", "--heads", "512", "--error", "0.05")
     assert got["heads_required"] == heads_required(64, 8, 0.05)
     assert 10 ** got["heads_required_log10"] == pytest.approx(got["heads_required"])
+    assert got["heads_required_any_values"] == heads_required(64, 8, 0.05, values="any") < got["heads_required"]
+    assert 10 ** got["heads_required_any_values_log10"] == pytest.approx(got["heads_required_any_values"])
 
 
 def test_json_never_holds_infinity(capsys):
@@ -49,7 +53,7 @@ def test_json_never_holds_infinity(capsys):
 def test_text_says_what_it_means_and_what_not(capsys):
     assert main(["bound", "--dim", "64", "--rank", "1", "--heads", "1e18", "--error", "0.05"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "Error 0.05: 1.622e+18 heads of rank 1 still cannot reach it" in out
+    assert "Error 0.05: 5.407e+17 heads of rank 1 still cannot reach it; 1.622e+18 if their value" in out
     assert "It means: no layer of 1e+18 heads of rank 1" in out
     assert "It does not mean: that this error is reached" in out
 

@@ -6,7 +6,7 @@ from rankwise.errors import InvalidInputError
 from rankwise.recipes import figure1, figure1_points
 from rankwise.recipes.figure1 import PRESETS
 from rankwise.recipes.figure1_panels import draw
-from rankwise.recipes.figure1_points import between_protocols, collapses, gaps, points_of, reading
+from rankwise.recipes.figure1_points import between_protocols, collapses, gaps, lengths, points_of, reading
 from rankwise.recipes.trained import TrainedRun
 from rankwise.spec import vary
 
@@ -192,3 +192,20 @@ def test_an_answer_of_zero_is_called_a_collapse_and_half_rank_is_never_taken_for
     assert collapses(ours) == between_protocols(ours) == []
     (line,) = between_protocols(found + ours)
     assert line.endswith("in 2 of the 2 cells that both have.")
+
+
+def test_what_was_trained_less_than_the_rest_is_said():
+    found = points([(run, 0.5) for run in figure1.sweep("smoke").expand()])
+    assert lengths(found) == []
+    found = [replace(one, sequences=32) if one.rank == 8 and one.layers == 3 else one for one in found]
+    assert lengths(found) == [
+        "Trained on fewer than 64 sequences: 3 layers, d^2, rank 8 (32); 3 layers, d^2.5, rank 8 (32)."
+    ]
+    assert reading(found)[-1] == lengths(found)[0]
+
+
+def test_one_budget_is_not_read_as_every_budget():
+    runs = [run for run in figure1.sweep("smoke").expand() if run.model.heads * run.model.rank == 16]
+    lines = reading(points([(run, 0.01 if run.model.rank == 16 else 0.8 / run.model.layers) for run in runs]))
+    assert lines[0] == "1 layer, d^2 parameters: full rank reaches 0.01; half rank errs 80 times as much, 0.8."
+    assert "at the only budget of both (d^2) half rank goes from 0.8 to 0.27 with 3 layers" in lines[2]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankwise.cli.output import console, print_json
+
+if TYPE_CHECKING:
+    from rankwise.theory.bounds import Values
 
 
 def bound(*, dim: int, rank: int, heads: float, error: float | None = None, json: bool = False) -> None:
@@ -40,20 +43,21 @@ def _answer(dim: int, rank: int, heads: float, error: float | None) -> dict[str,
 
     own = error_lower_bound(dim, rank, heads)
     free = error_lower_bound(dim, rank, heads, values="any")
-    required = log10_required = None
-    if error is not None:
-        required = _finite(heads_required(dim, rank, error))
-        log10_required = math.log10(required) if required else heads_required_log10(dim, rank, error)
-    return {
+    answer = {
         "lower_bound": own.value,
         "lower_bound_any_values": free.value,
         "truncation_error": max(own.truncation_error, free.truncation_error),
         "trivial_error": TRIVIAL_ERROR,
         "parameters": _whole(4 * rank * dim * heads),
-        "heads_required": required,
-        "heads_required_log10": log10_required,
-        "full_rank_heads": 1,
     }
+    kinds: dict[str, Values] = {"": "scaled_identity", "_any_values": "any"}
+    for name, values in kinds.items():
+        required = log10_required = None
+        if error is not None:
+            required = _finite(heads_required(dim, rank, error, values=values))
+            log10_required = math.log10(required) if required else heads_required_log10(dim, rank, error, values=values)
+        answer |= {f"heads_required{name}": required, f"heads_required{name}_log10": log10_required}
+    return answer | {"full_rank_heads": 1}
 
 
 def _sentences(answer: dict[str, Any], dim: int, rank: int, heads: float, error: float | None) -> list[str]:
@@ -65,12 +69,18 @@ def _sentences(answer: dict[str, Any], dim: int, rank: int, heads: float, error:
         "feed-forward layer behind.",
     ]
     if error is not None:
-        required = answer["heads_required"]
-        count = _count(required) if required is not None else f"10^{answer['heads_required_log10']:.4g}"
+        own, free = (_required(answer, name) for name in ("heads_required", "heads_required_any_values"))
         sentences.insert(
-            0, f"Error {error:g}: {count} heads of rank {rank} still cannot reach it (value matrices a_h I)."
+            0,
+            f"Error {error:g}: {free} heads of rank {rank} still cannot reach it; {own} if their value matrices are "
+            f"multiples of the identity.",
         )
     return sentences
+
+
+def _required(answer: dict[str, Any], name: str) -> str:
+    count = answer[name]
+    return _count(count) if count is not None else f"10^{answer[f'{name}_log10']:.4g}"
 
 
 def _finite(number: float) -> float | None:

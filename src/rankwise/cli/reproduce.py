@@ -54,7 +54,8 @@ def reproduce(
 
     Args:
         figure: Which one; its file in rankwise/recipes says what to expect.
-        preset: smoke (seconds, coarse), laptop (minutes) or, for trained figures, paper (full size: days on a laptop).
+        preset: smoke (seconds, coarse), laptop (minutes) or, for trained figures, paper (full size: hours to
+            days on a laptop; --dry-run estimates).
         seeds: Train every cell with that many seeds (0, 1, ...); the figure shows mean and standard error.
         protocol: How to train: capacity (the best we know, the default), paper (the authors' recipe to the letter) or
             recall (ours on few sequences again and again, for training errors like the authors').

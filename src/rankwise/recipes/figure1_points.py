@@ -127,11 +127,17 @@ def reading(points: Sequence[Point]) -> list[str]:
     for layers, found in sorted(by_depth.items()):
         least, best_half = min(found, key=lambda gap: gap.ratio), min(found, key=lambda gap: gap.half)
         worst_full = max(gap.full for gap in found)
-        lines.append(
-            f"{depth_name(layers)}: full rank reaches {worst_full:.3g} or less at every budget; half "
-            f"rank errs at least {two_digits_down(least.ratio)} times as much, and its best budget "
-            f"(d^{1 + best_half.exponent:g}) stays at {best_half.half:.2g}."
-        )
+        if len(found) == 1:
+            lines.append(
+                f"{depth_name(layers)}, d^{1 + least.exponent:g} parameters: full rank reaches {least.full:.3g}; half "
+                f"rank errs {two_digits_down(least.ratio)} times as much, {least.half:.2g}."
+            )
+        else:
+            lines.append(
+                f"{depth_name(layers)}: full rank reaches {worst_full:.3g} or less at every budget; half rank errs at "
+                f"least {two_digits_down(least.ratio)} times as much, and its best budget "
+                f"(d^{1 + best_half.exponent:g}) stays at {best_half.half:.2g}."
+            )
     deepest = max(by_depth, default=1)
     shallow = {gap.exponent: gap for gap in by_depth.get(1, [])}
     deep = [gap for gap in by_depth.get(deepest, []) if gap.exponent in shallow]
@@ -140,10 +146,11 @@ def reading(points: Sequence[Point]) -> list[str]:
         before = shallow[best.exponent].half
         verb = "narrows" if best.half < before else "does not narrow"
         lines.append(
-            f"Depth {verb} it: at the best budget of both (d^{1 + best.exponent:g}) half rank goes from "
+            f"Depth {verb} it: at the {'best' if len(deep) > 1 else 'only'} budget of both (d^{1 + best.exponent:g}) "
+            f"half rank goes from "
             f"{before:.2g} to {best.half:.2g} with {deepest} layers."
         )
-    return lines + collapses(points) + by_heart(points) + beside_the_authors(points)
+    return lines + collapses(points) + by_heart(points) + beside_the_authors(points) + lengths(points)
 
 
 def collapses(points: Sequence[Point]) -> list[str]:
@@ -154,6 +161,20 @@ def collapses(points: Sequence[Point]) -> list[str]:
         f"{depth_name(layers)}, rank {', '.join(str(p.rank) for p in found if p.layers == layers)}" for layers in depths
     ]
     return [f"Collapsed to an answer of 0, error 1.000: {'; '.join(where)}."] if found else []
+
+
+def lengths(points: Sequence[Point]) -> list[str]:
+    """What was trained less than the rest."""
+    most = max(point.sequences for point in points)
+    curves: dict[tuple[int, float, int], list[str]] = {}
+    for point in points:
+        if point.sequences < most:
+            curves.setdefault((point.layers, point.exponent, point.sequences), []).append(str(point.rank))
+    shorter = [
+        f"{depth_name(layers)}, d^{1 + exponent:g}, rank {', '.join(ranks)} ({sequences:,})"
+        for (layers, exponent, sequences), ranks in curves.items()
+    ]
+    return [f"Trained on fewer than {most:,} sequences: {'; '.join(shorter)}."] if shorter else []
 
 
 def by_heart(points: Sequence[Point]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Figure 2: what full-rank heads learn. Their scores become -beta <x, y>, the exact head, up to many small errors.
+"""Figure 2: what full-rank heads learn. One head alone learns the exact head, scores -beta <x, y>; of several not all.
 
     rankwise reproduce figure2 --preset laptop --seeds 3
 

@@ -148,7 +148,7 @@ def draw(data: BoundFigure, stem: Path) -> tuple[Path, Path]:
             axes.legend(loc="upper right", ncols=2)
         row[0].set_ylabel("mean squared error")
         figure.suptitle(
-            "Below its line no heads of rank $r$ can go (two orthogonal points, one layer).\n"
+            "Below its line no heads of rank $r$ can go (two orthogonal points, one layer, value matrices $a_h I$).\n"
             "Dots: random rank-1 heads with their best weights.",
             fontsize=10,
         )
@@ -169,7 +169,7 @@ def reproduce(preset: str, out: Path, say: Say) -> Reproduced:
             for line in panel.lines
         ),
         reading=f"None of {drawn} sets of random rank-1 heads errs less than the bound; the nearest is {closest:.3g} "
-        "above. The bound is our derivation, for isotropic data and one layer; more heads than it names are necessary, "
-        "not sufficient.",
+        "above. The bound is our derivation, for isotropic data, one layer and value matrices a_h I; more heads than "
+        "it names are necessary, not sufficient.",
         files=files,
     )

@@ -177,8 +177,8 @@ def reproduce(preset: str, out: Path, say: Say) -> Reproduced:
             )
             for line in data.by_shape
         ),
-        reading="H: so many heads still cannot reach the error (our derivation; more are necessary, not sufficient). "
-        "Informal: (d/r)^(1/error) of the slides, an order of the exponent. The theorem cannot be tabulated: its "
-        "constants are not known.",
+        reading="H: so many heads still cannot reach the error (our derivation, value matrices a_h I; more are "
+        "necessary, not sufficient). Informal: (d/r)^(1/error) of the slides, an order of the exponent. The theorem "
+        "cannot be tabulated: its constants are not known.",
         files=files,
     )

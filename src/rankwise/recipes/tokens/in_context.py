@@ -183,11 +183,13 @@ def reading(
         shapes = [(shape.heads, shape.rank) for name, shape in settings.shapes() if name == panel]
         few, many = means[shapes[0]], means[shapes[-1]]
         difference, noise = many.error - few.error, (many.spread**2 + few.spread**2) ** 0.5
-        verdict = (
-            "no clear difference" if abs(difference) <= 2 * noise else f"{'fewer' if difference > 0 else 'more'} win"
-        )
+        winner = "fewer heads win" if difference > 0 else "more heads win"
+        verdict = "no clear difference" if abs(difference) <= 2 * noise else winner
         told = ", ".join(f"H = {h}, r = {r}: {means[h, r].error:.3f} +- {means[h, r].spread:.3f}" for h, r in shapes)
-        lines.append(f"{task.function}, {panel}: {told}: {verdict} (one standard error; 2 decide).")
+        lines.append(
+            f"{task.function}, {panel}: {told}; H = {shapes[0][0]} against H = {shapes[-1][0]}: {verdict} "
+            f"(+- one standard error; a difference needs two)."
+        )
     best = min(means.values(), key=lambda mean: mean.error)
     beside = ", ".join(f"{name} {sum(curve) / len(curve):.3f}" for name, curve in curves.items())
     lines.append(f"Best: {best.error:.3f} (H = {best.row.heads}, r = {best.row.rank}), mean over the prompt; {beside}.")

@@ -2,7 +2,7 @@
 
 All runs share one training: pre-norm blocks with RMSNorm, ReLU feed-forward of four times the width, learned positions,
 Muon for the matrices and AdamW for the rest, gradients clipped at 1, a short warm-up and a cosine to 0. Only what a
-figure varies differs between its runs.
+figure varies differs between its runs, and Match2 ends early.
 """
 
 from __future__ import annotations
