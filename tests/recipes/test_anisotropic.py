@@ -93,3 +93,12 @@ def test_the_picture_shows_both_axes():
     assert against_d.get_xlabel() == "rank / d"
     assert len(against_effective.containers) == 4
     assert [label.get_text() for label in against_d.get_xticklabels()] == ["1/16", "1/8", "1/4", "1/2", "1"]
+
+
+def test_seeds_of_one_kind_of_data_are_averaged_though_their_covariance_was_rounded_elsewhere():
+    def extra(run):
+        return {"data": "words", "effective_dim": 3.0 - 1e-15 * run.seed, "linear_error": 0.5}
+
+    rows = rows_of("anisotropic", anisotropic.sweep("smoke", seeds=3), lambda run: 0.1 + 0.4 * run.seed, extra)
+    (line,) = lines_of(rows).values()
+    assert {(round(mean.error, 12), mean.seeds % 3) for mean in line.values()} == {(0.5, 0)}

@@ -3,21 +3,20 @@ from pathlib import Path
 
 import pytest
 
-from rankwise.errors import InvalidInputError
+from rankwise.errors import InvalidInputError, StorageError
 from rankwise.recipes import cliff, figure1
 from rankwise.recipes.kept import (
     Provenance,
     commit_of_this_code,
     draw_again,
     keep,
-    merge,
-    of_preset,
     provenance,
     split_parts,
     with_part,
 )
+from rankwise.recipes.kept_rows import merge, rows_of_picture
 from rankwise.recipes.registry import find_trained_recipe, sweep_of
-from rankwise.recipes.rows import COLUMNS, read_rows
+from rankwise.recipes.rows import COLUMNS, read_rows, write_rows
 from rankwise.spec import SweepSpec, vary
 from recipe_rows import rows_of
 
@@ -32,52 +31,88 @@ def rows(sweep, error=0.5):
 def test_a_run_measured_again_replaces_its_rows_and_others_stay():
     once, more = cliff.sweep("smoke"), cliff.sweep("smoke", seeds=2)
     before, new = rows(more, 0.5), rows(once, 0.4)
-    merged = merge(before, new, ())
+    merged = merge(before, new, (), once)
     assert len(merged) == 12
     assert {row.error for row in merged if row.seed == 0} == {0.4}
     assert {row.error for row in merged if row.seed == 1} == {0.5}
-    assert merge(merged, new, ()) == merged
-    assert merge([], before, ()) == merge(before, [], ()) == merge(list(reversed(before)), before[:3], ())
+    assert merge(merged, new, (), once) == merged
+    everything = merge([], before, (), more)
+    assert everything == merge(before, [], (), more) == merge(list(reversed(before)), before[:3], (), more)
 
 
-def test_the_same_cell_by_a_newer_protocol_replaces_the_older():
-    old = cliff.sweep("smoke")
-    tuned = SweepSpec(name="s", runs=tuple(vary(run, {"optim.lr": 0.123}) for run in old.expand()))
-    merged = merge(rows(old, 0.5), rows(tuned, 0.3), ())
+def test_the_same_cell_by_a_newer_protocol_replaces_the_older_with_every_seed():
+    old = cliff.sweep("smoke", seeds=3)
+    tuned = SweepSpec(name="s", runs=tuple(vary(run, {"optim.lr": 0.123}) for run in cliff.sweep("smoke").expand()))
+    merged = merge(rows(old, 0.5), rows(tuned, 0.3), (), tuned)
     assert {row.error for row in merged} == {0.3}
     assert {row.run_id for row in merged} == {run.id for run in tuned.expand()}
 
 
 def test_rows_of_one_cell_are_told_apart_by_the_figures_keys():
+    sweep = cliff.sweep("smoke")
+
     def measured(points):
-        return rows_of("figure4", cliff.sweep("smoke"), lambda run: 0.5, lambda run: {"evaluated_points": points})
+        return rows_of("figure4", sweep, lambda run: 0.5, lambda run: {"evaluated_points": points})
 
-    before = measured(4) + measured(8)
-    assert len(merge([], before, ("evaluated_points",))) == 12
+    before, keys = measured(4) + measured(8), ("evaluated_points",)
+    assert len(merge([], before, keys, sweep)) == 12
     # a run measured again brings all of its rows
-    assert {row.extra["evaluated_points"] for row in merge(before, measured(16), ("evaluated_points",))} == {16}
+    assert {row.extra["evaluated_points"] for row in merge(before, measured(16), keys, sweep)} == {16}
 
 
-def test_a_picture_takes_the_rows_of_its_preset_by_any_protocol_and_seed():
+def test_a_picture_takes_the_rows_of_its_preset_with_any_seed():
+    whole = figure1.sweep("laptop")
     laptop = rows_of("figure1", figure1.sweep("laptop", seeds=2), lambda run: 0.5)
     smoke = rows_of("figure1", figure1.sweep("smoke"), lambda run: 0.5)
+    assert rows_of_picture(laptop + smoke, whole, whole, ()) == laptop
+    parts = figure1.sweep("laptop", ranks=(2,))
+    assert rows_of_picture(laptop + smoke, parts, whole, ()) == laptop
+
+
+def test_no_cell_of_a_picture_mixes_protocols_budgets_or_versions():
+    whole = figure1.sweep("laptop")
+    asked = {
+        "preset": (whole, 0.1),
+        "budget": (figure1.sweep("laptop", sequences=102_400), 0.2),
+        "protocol": (figure1.sweep("laptop", protocol="paper", sequences=102_400), 0.3),
+        "version": (SweepSpec(name="s", runs=tuple(vary(run, {"optim.lr": 0.123}) for run in whole.expand())), 0.4),
+    }
+    everything = [
+        row for sweep, error in asked.values() for row in rows_of("figure1", sweep, lambda run, error=error: error)
+    ]
+    for sweep, error in asked.values():
+        assert {row.error for row in rows_of_picture(everything, sweep, whole, ())} == {error}
+    part = figure1.sweep("laptop", sequences=102_400, ranks=(2,))
+    errors = {row.rank: row.error for row in rows_of_picture(everything, part, whole, ())}
+    assert errors == {2: 0.2, 4: 0.1, 8: 0.1, 16: 0.1}
+
+
+def test_runs_that_ended_early_are_of_the_picture_with_any_seed_by_their_ids():
+    whole = cliff.sweep("smoke")
+    ended = [replace(row, sequences=row.sequences // 2) for row in rows(cliff.sweep("smoke", seeds=3))]
+    other = [replace(row, run_id="an older version", error=0.9) for row in rows(whole)]
+    assert rows_of_picture(ended + other, whole, whole, ()) == ended
+    assert rows_of_picture(other, whole, whole, ()) == other
+
+
+def test_a_figure_that_compares_protocols_shows_them_however_long_they_were_trained():
+    whole = figure1.sweep("laptop")
+    laptop = rows_of("figure1", whole, lambda run: 0.5)
     paper = rows_of("figure1", figure1.sweep("laptop", protocol="paper", sequences=102_400), lambda run: 0.5)
-    same_budget = rows_of("figure1", figure1.sweep("laptop", sequences=102_400), lambda run: 0.5)
-    everything = laptop + smoke + paper + same_budget
-    assert of_preset(everything, figure1.sweep("laptop")) == laptop
-    both = of_preset(everything, figure1.sweep("laptop", sequences=102_400))
-    assert both == paper + same_budget
-    assert of_preset(everything, figure1.sweep("laptop"), any_budget=("paper",)) == laptop + paper
-    assert of_preset(everything, figure1.sweep("paper"), any_budget=("paper",)) == []
+    longer = rows_of("figure1", figure1.sweep("laptop", sequences=102_400), lambda run: 0.5)
+    everything = laptop + paper + longer
+    assert rows_of_picture(everything, whole, whole, (), compared=("paper",)) == laptop + paper
+    at_full_size = figure1.sweep("paper")
+    assert rows_of_picture(everything, at_full_size, at_full_size, (), compared=("paper",)) == []
 
 
 def test_kept_results_are_a_table_a_picture_and_a_part_of_the_readme(tmp_path):
     first, second = cliff.sweep("smoke"), cliff.sweep("smoke", seeds=3)
-    keep("cliff", "smoke", cliff, [first], rows(first, 0.5), tmp_path, WHERE)
+    keep("cliff", "smoke", cliff, first, first, rows(first, 0.5), tmp_path, WHERE)
     readme = tmp_path / "README.md"
     assert "6 runs, 1 seed\n" in readme.read_text()
     readme.write_text(readme.read_text().replace("# Results", "# Our results"))
-    done = keep("cliff", "smoke", cliff, [cliff.sweep("smoke"), second], rows(second, 0.25), tmp_path, WHERE)
+    done = keep("cliff", "smoke", cliff, cliff.sweep("smoke"), second, rows(second, 0.25), tmp_path, WHERE)
     names = {"cliff-smoke.png", "cliff-smoke.svg", "cliff.csv", "README.md"}
     assert {path.name for path in done.files} == names == {path.name for path in tmp_path.iterdir()}
     found = read_rows(tmp_path / "cliff.csv")
@@ -92,16 +127,16 @@ def test_kept_results_are_a_table_a_picture_and_a_part_of_the_readme(tmp_path):
 
 def test_a_part_says_when_other_commands_brought_runs_of_its_picture(tmp_path):
     first, second = cliff.sweep("smoke"), cliff.sweep("smoke", seeds=2)
-    keep("cliff", "smoke", cliff, [second], rows(second), tmp_path, WHERE)
+    keep("cliff", "smoke", cliff, second, second, rows(second), tmp_path, WHERE)
     assert "- command: `rankwise reproduce cliff`\n" in (tmp_path / "README.md").read_text()
-    keep("cliff", "smoke", cliff, [first], rows(first), tmp_path, WHERE)
+    keep("cliff", "smoke", cliff, first, first, rows(first), tmp_path, WHERE)
     wanted = "- command: `rankwise reproduce cliff`; 6 runs of the picture are of earlier commands\n"
     assert wanted in (tmp_path / "README.md").read_text()
 
 
 def test_the_table_of_figure_1_has_exactly_the_promised_columns(tmp_path):
     sweep = figure1.sweep("smoke")
-    keep("figure1", "smoke", figure1, [sweep], rows_of("figure1", sweep, lambda run: 0.5), tmp_path, WHERE)
+    keep("figure1", "smoke", figure1, sweep, sweep, rows_of("figure1", sweep, lambda run: 0.5), tmp_path, WHERE)
     assert (tmp_path / "figure1.csv").read_text().splitlines()[0] == ",".join(COLUMNS)
 
 
@@ -136,6 +171,25 @@ def test_the_commit_is_that_of_the_repository_or_the_version_without_one(monkeyp
     assert commit_of_this_code() == "unknown" or commit_of_this_code().startswith("rankwise ")
 
 
+def test_what_stands_between_and_after_the_parts_stays():
+    text = "# Results\n"
+    for name in ("figure1-laptop", "cliff-laptop"):
+        text = with_part(text, name, "old")
+    text = text.replace("<!-- begin cliff", "A note.\n\n<!-- begin cliff") + "\nThe end.\n"
+    text = with_part(with_part(text, "figure1-laptop", "new"), "figure2-laptop", "between")
+    assert text.index("new") < text.index("A note.") < text.index("between") < text.index("old")
+    assert text.endswith("\nThe end.\n")
+
+
+def test_a_refused_write_leaves_the_old_table(tmp_path):
+    table = write_rows(rows(cliff.sweep("smoke")), tmp_path / "cliff.csv")
+    before = table.read_bytes()
+    (tmp_path / ".cliff.csv.new").mkdir()  # where the draft would be written
+    with pytest.raises(StorageError, match=r"cliff\.csv: cannot be written"):
+        write_rows([], table)
+    assert table.read_bytes() == before
+
+
 @pytest.mark.parametrize("text", ["", "# Results\n", "<!-- begin broken -->\nno end"])
 def test_a_readme_without_whole_parts_still_takes_one(text):
     assert "## x" in with_part(text, "cliff-smoke", "## x")
@@ -158,7 +212,7 @@ def test_other_data_has_its_own_picture_and_no_picture_mixes_data(tmp_path):
     for data, path in (("digits", None), ("mnist", "somewhere/my mnist")):
         new = rows_of("cliff", sweep, lambda run: 0.5, lambda run, data=data: {"data": data})
         new = [replace(row, run_id=f"{row.run_id}-{data}") for row in new]
-        keep("cliff", "smoke", Recipe, [sweep], new, tmp_path, WHERE, data=path)
+        keep("cliff", "smoke", Recipe, sweep, sweep, new, tmp_path, WHERE, data=path)
     assert drawn == {"cliff-smoke": {"digits"}, "cliff-smoke-my_mnist": {"mnist"}}
     assert len(read_rows(tmp_path / "cliff.csv")) == 2 * sweep.size()
     _, parts = split_parts((tmp_path / "README.md").read_text())
@@ -168,7 +222,7 @@ def test_other_data_has_its_own_picture_and_no_picture_mixes_data(tmp_path):
 
 def test_a_kept_table_is_drawn_again_and_how_it_came_stays(tmp_path):
     sweep = cliff.sweep("smoke")
-    keep("cliff", "smoke", cliff, [sweep], rows(sweep), tmp_path, WHERE)
+    keep("cliff", "smoke", cliff, sweep, sweep, rows(sweep), tmp_path, WHERE)
     kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     (tmp_path / "cliff-smoke.png").unlink()
     (tmp_path / "README.md").write_text((tmp_path / "README.md").read_text().replace("- 1 head: 0.5", "- 1 head: 0.7"))
@@ -186,7 +240,7 @@ def test_a_table_without_what_was_asked_for_is_named(tmp_path):
     sweep, other = cliff.sweep("smoke"), cliff.sweep("laptop")
     with pytest.raises(InvalidInputError, match=r"expected runs of cliff \(smoke\) in .*cliff\.csv, got none"):
         draw_again("cliff", "smoke", cliff, sweep, sweep, tmp_path)
-    keep("cliff", "smoke", cliff, [sweep], rows(sweep), tmp_path, WHERE)
+    keep("cliff", "smoke", cliff, sweep, sweep, rows(sweep), tmp_path, WHERE)
     with pytest.raises(InvalidInputError, match=r"expected runs of cliff \(laptop\)"):
         draw_again("cliff", "laptop", cliff, other, other, tmp_path)
 

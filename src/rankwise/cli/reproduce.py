@@ -161,7 +161,7 @@ def _kept(
     if not runs:
         return draw_again(figure, preset, recipe, whole, sweep, directory, data=data)
     told = provenance(figure, preset, given, directory)
-    return keep(figure, preset, recipe, (whole, sweep), recipe.rows(runs), directory, told, data=data)
+    return keep(figure, preset, recipe, whole, sweep, recipe.rows(runs), directory, told, data=data)
 
 
 def _show(figure: str, preset: str, done: Reproduced, *, json: bool) -> None:

@@ -134,10 +134,9 @@ def describe_data(task: TaskSpec) -> dict[str, Any]:
 def lines_of(rows: Sequence[ResultRow]) -> dict[str, dict[int, Mean]]:
     """For every kind of data the errors by rank, seeds averaged; the most isotropic first."""
     lines: dict[str, dict[int, Mean]] = {}
-    means = mean_over_seeds(rows, lambda row: (-float(row.extra["effective_dim"]), str(row.extra["data"]), row.rank))
-    for (_, data, rank), mean in means.items():
+    for (data, rank), mean in mean_over_seeds(rows, lambda row: (str(row.extra["data"]), row.rank)).items():
         lines.setdefault(data, {})[rank] = mean
-    return lines
+    return dict(sorted(lines.items(), key=lambda line: -max(map(_effective, line[1].values()))))
 
 
 def _relative(mean: Mean) -> float:

@@ -35,7 +35,7 @@ from rankwise.spec import SweepSpec, heads_for_budget, vary
 from rankwise.train.protocols import Cell
 
 KEYS: tuple[str, ...] = ()
-ANY_BUDGET = REPEATING
+COMPARED = REPEATING
 
 
 @dataclass(frozen=True, kw_only=True)

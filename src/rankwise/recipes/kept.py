@@ -1,9 +1,9 @@
 """Results kept in a directory of the repository: one CSV a figure, its pictures, and a README that says how they came.
 
 ``figure.csv`` collects the rows of all presets and protocols. Rows of a run that is measured again replace its old
-ones, and so do rows of the same cell trained by a newer version of its protocol (another run id): the table never mixes
-two versions of one thing. ``figure-preset.png`` is drawn from the collected rows of that preset, whichever command
-brought them. The README holds one part for each picture, between markers, and is rewritten part by part.
+ones, and so do rows of the same cell trained by a newer version of its protocol (another run id). ``figure-preset.png``
+is drawn from the collected rows of that preset, whichever command brought them (``kept_rows`` says which). The README
+holds one part for each picture, between markers; a part is replaced where it stands, and nothing else is touched.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rankwise.errors import InvalidInputError
+from rankwise.recipes.kept_rows import ids_with_seeds, merge, rows_of_picture
 from rankwise.recipes.registry import FIGURES, Reproduced, TrainedRecipe
 from rankwise.recipes.rows import ResultRow, read_rows, write_rows
+from rankwise.report.whole_file import write_whole
 from rankwise.spec import SweepSpec
 from rankwise.sweep.progress import duration
 
-_CELL = ("figure", "protocol", "dim", "points", "layers", "heads", "rank", "seed", "sequences")
-_SHAPE = ("dim", "points", "layers", "heads", "rank")
+_PART = re.compile(r"<!-- begin ([\w-]+) -->\n(.*?)\n<!-- end \1 -->", flags=re.DOTALL)
 _HEAD = """# Results
 
 Each part below was written by the command it names: `rankwise reproduce FIGURE --keep results` trains what is missing
@@ -44,7 +45,8 @@ def keep(
     figure: str,
     preset: str,
     recipe: TrainedRecipe,
-    sweeps: Sequence[SweepSpec],
+    whole: SweepSpec,
+    asked: SweepSpec,
     rows: Sequence[ResultRow],
     directory: Path,
     provenance: Provenance,
@@ -53,20 +55,20 @@ def keep(
 ) -> Reproduced:
     """Merge ``rows`` into ``directory``, draw the preset's picture from what is there, and say so in the README.
 
-    ``sweeps`` say which kept rows belong into the picture besides: the preset as a whole, and what was asked for.
+    ``rows`` are of the sweep that was ``asked`` for; what is kept of the ``whole`` preset belongs into the picture too.
     A picture of other ``data`` than the preset's has its own name, and no picture mixes data.
     """
     table = directory / f"{figure}.csv"
     before = read_rows(table) if table.exists() else []
-    merged = merge(before, rows, recipe.KEYS)
+    merged = merge(before, rows, recipe.KEYS, asked)
     write_rows(merged, table)
-    drawn = _drawn(recipe, merged, sweeps, rows)
+    drawn = _drawn(recipe, merged, whole, asked, rows)
     name = _name(figure, preset, data)
     done = recipe.present(preset, drawn, directory / name)
     readme = directory / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.exists() else _HEAD
     part = readme_part(name, figure, done, drawn, provenance, earlier=_runs(drawn) - _runs(rows))
-    readme.write_text(with_part(text, name, part), encoding="utf-8")
+    write_whole(readme, with_part(text, name, part).encode())
     return replace(done, files=(*done.files, table, readme))
 
 
@@ -86,58 +88,31 @@ def draw_again(
     """
     table = directory / f"{figure}.csv"
     kept = read_rows(table) if table.exists() else []
-    ids = {run.id for run in asked.expand()}
-    rows = [row for row in kept if row.run_id in ids]
-    rows = rows or [row for row in of_preset(kept, asked) if "data" not in row.extra]
+    ids = ids_with_seeds(asked, {row.seed for row in kept})
+    older = [row for row in rows_of_picture(kept, asked, asked, recipe.KEYS) if "data" not in row.extra]
+    rows = [row for row in kept if row.run_id in ids] or older
     if not rows:
         raise InvalidInputError(f"--no-train --keep: expected runs of {figure} ({preset}) in {table}, got none")
     name = _name(figure, preset, data)
-    done = recipe.present(preset, _drawn(recipe, kept, (whole, asked), rows), directory / name)
+    done = recipe.present(preset, _drawn(recipe, kept, whole, asked, rows), directory / name)
     readme = directory / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.exists() else _HEAD
     told = split_parts(text)[1].get(name)
     if told is None:
         return done
-    told_before_reading = told.rpartition("\n\n")[0]
-    readme.write_text(with_part(text, name, f"{told_before_reading}\n\n{_listed(done.reading)}"), encoding="utf-8")
+    before_numbers, numbers, after = told.partition("\n- numbers: ")
+    how_it_came = before_numbers + numbers + after.partition("\n")[0]
+    write_whole(readme, with_part(text, name, f"{how_it_came}\n\n{_listed(done.reading)}").encode())
     return replace(done, files=(*done.files, readme))
 
 
-def merge(before: Sequence[ResultRow], new: Sequence[ResultRow], keys: Sequence[str]) -> list[ResultRow]:
-    """``before`` without what ``new`` measures again, and ``new``; sorted, so that differences are small."""
-    runs = {row.run_id for row in new}
-    cells = {_cell(row, keys) for row in new}
-    kept = [row for row in before if row.run_id not in runs and _cell(row, keys) not in cells]
-    return sorted([*kept, *new], key=lambda row: tuple(map(_sortable, _cell(row, keys))))
-
-
-def of_preset(rows: Sequence[ResultRow], *sweeps: SweepSpec, any_budget: Sequence[str] = ()) -> list[ResultRow]:
-    """The rows whose shape and budget occur in one of ``sweeps``, with any seed and by any protocol; with the protocols
-    ``any_budget`` the shape is enough."""
-    ids, shapes, budgets = set(), set(), set()
-    for sweep in sweeps:
-        for run in sweep.expand():
-            model, optim = run.model, run.optim
-            ids.add(run.id)
-            shape = (model.dim, run.task.tokens, model.layers, model.heads, model.rank)
-            shapes.add(shape)
-            budgets.add((*shape, optim.steps * optim.batch))
-
-    def belongs(row: ResultRow) -> bool:
-        shape = _values(row, _SHAPE)
-        fits = shape in shapes if row.protocol in any_budget else (*shape, row.sequences) in budgets
-        return fits or row.run_id in ids
-
-    return [row for row in rows if belongs(row)]
-
-
 def _drawn(
-    recipe: TrainedRecipe, kept: Sequence[ResultRow], sweeps: Sequence[SweepSpec], rows: Sequence[ResultRow]
+    recipe: TrainedRecipe, kept: Sequence[ResultRow], whole: SweepSpec, asked: SweepSpec, rows: Sequence[ResultRow]
 ) -> list[ResultRow]:
     """The ``kept`` rows that belong into one picture with ``rows``."""
     same = {row.extra.get("data") for row in rows}
-    any_budget = getattr(recipe, "ANY_BUDGET", ())
-    return [row for row in of_preset(kept, *sweeps, any_budget=any_budget) if row.extra.get("data") in same]
+    found = rows_of_picture(kept, asked, whole, recipe.KEYS, compared=getattr(recipe, "COMPARED", ()))
+    return [row for row in found if row.extra.get("data") in same]
 
 
 def _name(figure: str, preset: str, data: str | None) -> str:
@@ -180,19 +155,25 @@ def readme_part(
 
 
 def with_part(text: str, name: str, part: str) -> str:
-    """``text`` with the part called ``name`` replaced or added, parts in the order of the registry."""
-    head, parts = split_parts(text)
-    parts[name] = part
-    order = [f"{figure}-" for figure in FIGURES]
-    names = sorted(parts, key=lambda one: ([not one.startswith(figure) for figure in order], one))
-    marked = [f"<!-- begin {one} -->\n{parts[one].strip()}\n<!-- end {one} -->" for one in names]
-    return "\n\n".join([head.strip(), *marked]) + "\n"
+    """``text`` with the part called ``name`` replaced where it stands, or added in the order of the registry."""
+    marked = f"<!-- begin {name} -->\n{part.strip()}\n<!-- end {name} -->"
+    parts = list(_PART.finditer(text))
+    for found in parts:
+        if found[1] == name:
+            return text[: found.start()] + marked + text[found.end() :]
+    later = next((found for found in parts if _place(found[1]) > _place(name)), None)
+    if later is None:
+        return f"{text.rstrip()}\n\n{marked}\n"
+    return f"{text[: later.start()]}{marked}\n\n{text[later.start() :]}"
 
 
 def split_parts(text: str) -> tuple[str, dict[str, str]]:
     """What stands before the first marker, and the parts by name."""
-    found = re.findall(r"<!-- begin ([\w-]+) -->\n(.*?)\n<!-- end \1 -->", text, flags=re.DOTALL)
-    return text.partition("<!-- begin ")[0], dict(found)
+    return text.partition("<!-- begin ")[0], {found[1]: found[2] for found in _PART.finditer(text)}
+
+
+def _place(name: str) -> tuple[list[bool], str]:
+    return [not name.startswith(f"{figure}-") for figure in FIGURES], name
 
 
 def provenance(figure: str, preset: str, options: Mapping[str, object], directory: Path) -> Provenance:
@@ -235,16 +216,3 @@ def _git(directory: Path, *words: str) -> str:
 def _word(path: str) -> str:
     """The name of a file as part of another's."""
     return re.sub(r"\W+", "_", Path(path).stem)
-
-
-def _values(row: ResultRow, names: Sequence[str]) -> tuple[object, ...]:
-    return tuple(getattr(row, name) for name in names)
-
-
-def _cell(row: ResultRow, keys: Sequence[str]) -> tuple[object, ...]:
-    return (*_values(row, _CELL), *(row.extra.get(key) for key in keys))
-
-
-def _sortable(value: object) -> tuple[bool, float, str]:
-    """Numbers among themselves, words among themselves."""
-    return (False, float(value), "") if isinstance(value, int | float) else (True, 0.0, str(value))

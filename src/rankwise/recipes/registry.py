@@ -83,7 +83,7 @@ class TrainedRecipe(Protocol):
 
     ``rows`` makes rows of trained runs, measuring their weights where the figure needs it; ``present`` draws rows into
     ``stem``.png and ``stem``.svg. ``KEYS`` are the columns of its own that tell rows of one shape apart. A recipe may
-    have ``ANY_BUDGET``: protocols whose kept rows it draws however long they were trained.
+    have ``COMPARED``: protocols that it shows beside the one asked for, however long they were trained.
     """
 
     __doc__: str

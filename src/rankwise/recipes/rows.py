@@ -7,6 +7,7 @@ first columns are the same for every figure; what a figure measures besides foll
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rankwise.errors import InvalidInputError
+from rankwise.report.whole_file import write_whole
 from rankwise.sweep.printable import spreadsheet_cell
 
 if TYPE_CHECKING:
@@ -108,16 +110,15 @@ def mean_over_seeds(
 
 
 def write_rows(rows: Sequence[ResultRow], path: Path) -> Path:
-    """``rows`` as CSV: the common columns, then the figure's own."""
+    """``rows`` as CSV in one piece: the common columns, then the figure's own."""
     own = tuple(dict.fromkeys(name for row in rows for name in row.extra))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow((*COLUMNS, *own))
-        for row in rows:
-            common = (getattr(row, name) for name in COLUMNS)
-            writer.writerow(map(spreadsheet_cell, (*common, *(row.extra.get(name, "") for name in own))))
-    return path
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow((*COLUMNS, *own))
+    for row in rows:
+        common = (getattr(row, name) for name in COLUMNS)
+        writer.writerow(map(spreadsheet_cell, (*common, *(row.extra.get(name, "") for name in own))))
+    return write_whole(path, text.getvalue().encode())
 
 
 def read_rows(path: Path) -> list[ResultRow]:

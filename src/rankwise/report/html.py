@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from rankwise import __version__
-from rankwise.errors import InvalidInputError, MissingExtraError, StorageError
+from rankwise.errors import InvalidInputError, MissingExtraError
 from rankwise.report.headline import Figure, best, refutations, trade_offs
 from rankwise.report.store_data import StoreData
+from rankwise.report.whole_file import write_whole
 
 _SCRIPTS = (
     *("dom", "scale", "chart", "figure", "table", "closed_forms", "provenance", "curves", "training", "attention"),
@@ -41,15 +42,7 @@ class PageContent:
 
 def write_page(content: PageContent, path: Path) -> Path:
     """The page as a file, in one piece."""
-    page = build_page(content).encode()
-    draft = path.with_name(f".{path.name}.new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(page)
-        draft.replace(path)
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}; choose another file") from None
-    return path
+    return write_whole(path, build_page(content).encode())
 
 
 def require_page() -> None:
