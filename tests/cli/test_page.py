@@ -1,10 +1,15 @@
 """Commands that end with a page print its path last; without the extra they say so and do their work."""
 
+import json
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from rankwise.cli import main
+from rankwise.spec import VectorFile
+from report_stores import trade_off_runs, write_store
 
 
 def write_vectors(path):
@@ -34,3 +39,17 @@ def test_without_the_extra_the_answer_is_there_and_the_page_is_not(tmp_path, cap
     assert "It means" in answer.out
     assert "pip install 'rankwise[report]'" in answer.err
     assert not page.exists()
+
+
+def test_a_store_whose_vectors_lie_elsewhere_is_a_page_without_their_levels(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_vectors(tmp_path / "keys.npy")
+    run = trade_off_runs(dim=4, seeds=1)[0]
+    rows = replace(run.task, distribution="rows", vectors_from=VectorFile.of(Path("keys.npy")))
+    store = write_store(tmp_path / "store", [run, replace(run, task=rows)])
+    elsewhere, page = tmp_path / "elsewhere", tmp_path / "page.html"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert main(["report", str(store), "-o", str(page)]) == 0, capsys.readouterr().err
+    data = page.read_text().split('id="data-store">')[1].split("</script>")[0]
+    assert [len(setting["levels"]) for setting in json.loads(data)["settings"]] == [3, 0]

@@ -17,7 +17,8 @@ def trivial_errors(dim: int, points: int, samples: int = 20_000) -> dict[str, fl
 
 
 def levels_of(spec: Mapping[str, Any], samples: int = 4096) -> dict[str, float]:
-    """The same for the task of any run's spec, as a store keeps it; empty where the task has no such predictors."""
+    """The same for the task of any run's spec, as a store keeps it; empty where there are no such predictors or the
+    task cannot be drawn from here."""
     import torch
 
     from rankwise.errors import RankwiseError
@@ -26,9 +27,10 @@ def levels_of(spec: Mapping[str, Any], samples: int = 4096) -> dict[str, float]:
 
     try:
         task = from_plain(RunSpec, dict(spec)).task
-    except RankwiseError:  # a spec of another version: its runs are shown, its task cannot be drawn from
+        if not isinstance(task, TaskSpec):
+            return {}
+        neighbors = build_neighbors(task)
+    except RankwiseError:  # a spec of another version, or its vectors lie elsewhere: its runs are shown all the same
         return {}
-    if not isinstance(task, TaskSpec):
-        return {}
-    found = build_neighbors(task).baselines(torch.Generator().manual_seed(0), samples)
+    found = neighbors.baselines(torch.Generator().manual_seed(0), samples)
     return {"zero": found.zero.mean, "mean of points": found.mean.mean, "best linear": found.linear.mean}
