@@ -15,6 +15,8 @@ from rankwise.report.html import PageContent, build_page, script_json
 from rankwise.report.store_data import CURVE_POINTS, read_store_data
 from report_stores import HOSTILE, theorem_runs, trade_off_runs, write_store
 
+NO_CLAIM = "How much rank, and how many heads?"
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
@@ -145,6 +147,17 @@ def test_an_empty_store_and_one_of_the_theorem_are_pages_too(tmp_path):
     assert "None yet." in empty
     theorem = build_page(PageContent(store=read_store_data(write_store(tmp_path / "theorem", theorem_runs()))))
     assert "0 of 9" in theorem or "of 9" in theorem
+
+
+@pytest.mark.parametrize(("half", "claimed"), [(0.9, True), (0.3, False), (0.1, False), (0.0, False)])
+def test_the_title_claims_only_what_the_runs_show(tmp_path, monkeypatch, half, claimed):
+    def result_of(run, epochs):
+        return {"error": half if run.model.rank == 4 else 0.3, "curve": {}}
+
+    monkeypatch.setattr("report_stores.result_of", result_of)
+    page = build_page(PageContent(store=read_store_data(write_store(tmp_path / "store", trade_off_runs(seeds=1)))))
+    title = re.search(r"<title>(.*?) · rankwise</title>", page)[1]
+    assert title == ("Half rank errs at least 3 times as much as full rank with 1 layer" if claimed else NO_CLAIM)
 
 
 def test_probed_runs_have_a_part_of_their_own(store, tmp_path):

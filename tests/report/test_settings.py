@@ -85,6 +85,24 @@ def test_the_headline_is_rounded_down_and_says_where_it_holds():
     assert best([setting]).value == f"{min(cell.error for cell in setting.cells):.3g}"
 
 
+@pytest.mark.parametrize(
+    ("half", "full", "value"),
+    [
+        ((0.6, 0.5), (0.1, 0.1), "5×"),
+        ((0.0, 0.5), (0.1, 0.1), "0×"),  # solved by half rank alone
+        ((0.6, 0.5), (0.1, 0.0), "6×"),  # solved by full rank alone: worse by more than any factor
+        ((0.6, 0.0), (0.1, 0.0), "1×"),  # solved by both: half rank errs as much
+    ],
+)
+def test_errors_of_0_take_part_in_the_trade_off(half, full, value):
+    budgets = (16, 32)
+    runs = [run for run in trade_off_runs(seeds=1, layers=(1,)) if run.model.heads * run.model.rank in budgets]
+    errors = [(full if run.model.rank == 8 else half)[budgets.index(run.model.heads * run.model.rank)] for run in runs]
+    (setting,) = settings_of([plain(run) for run in runs], [{"error": error} for error in errors])
+    (figure,) = trade_offs(setting)
+    assert figure.value == value
+
+
 def cell(error, spread, bound):
     return Cell(
         facet="softmax heads", protocol="capacity", layers=1, heads=4, rank=2, variant="", error=error, spread=spread,

@@ -30,6 +30,8 @@ class Gap:
 
     @property
     def ratio(self) -> float:
+        if self.full.error == 0:  # token tasks can be solved without an error
+            return math.inf if self.half.error > 0 else 1.0
         return self.half.error / self.full.error
 
 
@@ -37,7 +39,7 @@ def trade_offs(setting: Setting) -> list[Figure]:
     """How many times worse half rank is than full rank, at least, over the budgets of each depth."""
     figures = []
     for (facet, protocol, variant), cells in _families(setting.cells).items():
-        gaps = [gap for gap in _gaps(cells, setting.dim) if gap.full.error > 0]
+        gaps = [gap for gap in _gaps(cells, setting.dim) if math.isfinite(gap.ratio)]
         if gaps:
             least, most = min(gaps, key=lambda gap: gap.ratio), max(gap.full.error for gap in gaps)
             best_half = min(gap.half.error for gap in gaps)
@@ -117,5 +119,7 @@ def _heads(cell: Cell) -> str:
 
 def two_digits_down(ratio: float) -> str:
     """Rounded down, because it stands behind "at least"."""
+    if ratio == 0:
+        return "0"
     scale = 10.0 ** (math.floor(math.log10(ratio)) - 1)
     return f"{math.floor(ratio / scale * (1 + 1e-12)) * scale:g}"

@@ -123,7 +123,7 @@ def _runs_figure(store: StoreData) -> Figure:
 
 
 def _title(figures: list[Figure], content: PageContent) -> str:
-    if figures and figures[0].value.endswith("×"):
+    if figures and figures[0].value.endswith("×") and float(figures[0].value[:-1]) > 1:
         several = sum(figure.value.endswith("×") for figure in figures) > 1
         claim = f"Half rank errs at least {figures[0].value[:-1]} times as much as full rank"
         return f"{claim} with {figures[0].where}" if several else claim
