@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +14,15 @@ from rankwise.errors import InvalidInputError, MissingExtraError
 from rankwise.report.documents import read_document
 from rankwise.report.html import PageContent, build_page, script_json
 from rankwise.report.store_data import CURVE_POINTS, read_store_data
+from report_documents import need_document, reduction_document
 from report_stores import HOSTILE, theorem_runs, trade_off_runs, write_store
 
+PLACES_OF_A_REDUCTION = (
+    *("model", "rank", "original_rank", "chosen", "tolerance", "cost", "cost.cost", "cost_unit", "texts"),
+    *("texts.tokens", "texts.evaluation", "savings", "savings.attention_parameters.after"),
+    *("savings.kv_cache_bytes_per_token.before", "curve", "curve.method", "curve.rank", "curve.cost"),
+    *("curve.lost_scores", "sensitivity", "sensitivity.layer", "sensitivity.cost", "sensitivity.lost_scores"),
+)
 NO_CLAIM = "How much rank, and how many heads?"
 
 
@@ -134,6 +142,48 @@ def test_mistakes_are_told(store, tmp_path, capsys):
         assert "got 'rankwise-need/1'" in capsys.readouterr().err
     with pytest.raises(InvalidInputError, match="no such file"):
         read_document(tmp_path / "missing.json", "need")
+
+
+@pytest.mark.parametrize("place", PLACES_OF_A_REDUCTION)
+def test_a_reduction_without_what_the_page_shows_is_refused(place, tmp_path, capsys):
+    """Each place is taken out in turn, then holds what it should not."""
+    *parents, last = place.split(".")
+    for change in (lambda holder: holder.pop(last), lambda holder: holder.update({last: True})):
+        document = reduction_document()
+        holder = document
+        for key in parents:
+            holder = holder[key][0] if isinstance(holder[key], list) else holder[key]
+        change(holder)
+        file = tmp_path / "reduction.json"
+        file.write_text(json.dumps(document))
+        assert main(["report", "--reduce", str(file), "-o", str(tmp_path / "page.html")]) == 2
+        said = capsys.readouterr().err
+        assert f"{place.replace('curve.', 'curve[0].').replace('sensitivity.', 'sensitivity[0].')}: expected" in said
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_documents_that_commands_wrote_are_read(tmp_path):
+    results = Path(__file__).parents[2] / "results"
+    for kind, name in (("need", "need-glove"), ("reduce", "reduce-minilm"), ("reduce", "reduce-smollm2")):
+        assert read_document(results / f"{name}.json", kind)["format"].startswith("rankwise-")
+    unmeasured = {"tolerance": None, "cost": None, "cost_unit": None, "texts": None, "curve": [], "sensitivity": []}
+    file = tmp_path / "reduction.json"
+    file.write_text(json.dumps(reduction_document() | unmeasured))
+    assert "was not measured" in build_page(PageContent(reduction=read_document(file, "reduce")))
+
+
+def test_a_need_without_what_the_page_shows_is_refused(tmp_path, capsys):
+    file = tmp_path / "need.json"
+    for change, said in (
+        (lambda document: document["settings"].pop("context"), "settings.context: expected this key, got none"),
+        (lambda document: document["measurements"][1].pop("notes"), "measurements[1].notes: expected this key"),
+        (lambda document: document["measurements"][0]["curves"].update(best=None), "best: expected a list, got null"),
+    ):
+        document = need_document()
+        change(document)
+        file.write_text(json.dumps(document))
+        assert main(["report", "--need", str(file), "-o", str(tmp_path / "page.html")]) == 2
+        assert said in capsys.readouterr().err
 
 
 def test_without_jinja2_the_install_line_is_named(store, monkeypatch):
