@@ -1,10 +1,11 @@
 import math
+from dataclasses import replace
 
 import pytest
 
 from rankwise.report.headline import best, is_below, refutations, trade_offs
 from rankwise.report.settings import Cell, finite, settings_of
-from rankwise.spec import plain
+from rankwise.spec import TaskSpec, VectorFile, plain
 from rankwise.theory.bounds import error_lower_bound
 from report_stores import result_of, theorem_runs, trade_off_runs
 
@@ -36,8 +37,6 @@ def test_one_seed_has_the_standard_error_of_its_validation():
 
 
 def test_other_differences_make_variants_but_not_what_follows_from_rank_and_heads():
-    from dataclasses import replace
-
     runs = trade_off_runs(seeds=1, layers=(1,))
     (plainly,) = settings_from(runs)
     assert {cell.variant for cell in plainly.cells} == {""}
@@ -54,11 +53,45 @@ def test_the_bound_is_there_only_in_the_theorems_setting():
     for cell in setting.cells:
         assert cell.facet == "softmax heads"
         assert cell.bound == error_lower_bound(8, cell.rank, cell.heads, values="any").value
-    from dataclasses import replace
-
     residual = [replace(run, model=replace(run.model, residual=True)) for run in runs]
     assert not settings_from(residual)[0].in_theorem
     assert len(settings_from(runs + residual)) == 2
+
+
+def test_every_setting_has_a_title_of_its_own():
+    run = trade_off_runs(seeds=1)[0]
+    laws = [TaskSpec(name="farthest", dim=8, points=4, distribution="power_law", alpha=alpha) for alpha in (0.5, 2)]
+    files = [("a/keys.npy", None), ("b/two.safetensors", "left"), ("b/two.safetensors", "right")]
+    laws += [
+        TaskSpec(name="farthest", dim=8, points=4, distribution="rows",
+                 vectors_from=VectorFile(sha256=f"{at}" * 64, path=path, tensor=tensor))
+        for at, (path, tensor) in enumerate(files)
+    ]  # fmt: skip
+    laws += [TaskSpec(name="nearest", dim=8, points=4, queries=queries) for queries in (1, 3)]
+    bare = theorem_runs()[0]
+    whole = replace(bare, model=replace(bare.model, residual=True))
+    settings = settings_from([*(replace(run, task=law) for law in laws), bare, whole])
+    assert [setting.title for setting in settings] == [
+        "Farthest of 4 power-law points (exponent 0.5) in 8 dimensions",
+        "Farthest of 4 power-law points (exponent 2) in 8 dimensions",
+        "Farthest of 4 points of keys.npy in 8 dimensions",
+        "Farthest of 4 points of two.safetensors (left) in 8 dimensions",
+        "Farthest of 4 points of two.safetensors (right) in 8 dimensions",
+        "Nearest of 4 points in 8 dimensions",
+        "Nearest of 4 points in 8 dimensions, 3 queries",
+        "Nearest of 2 orthogonal points in 8 dimensions, one bare layer",
+        "Nearest of 2 orthogonal points in 8 dimensions",
+    ]
+
+
+def test_a_file_that_moved_between_runs_is_one_setting():
+    runs = [
+        replace(run, task=replace(run.task, distribution="rows", vectors_from=VectorFile(sha256="0" * 64, path=path)))
+        for run, path in zip(trade_off_runs(seeds=2)[:2], ("keys.npy", "/moved/keys.npy"), strict=True)
+    ]
+    (setting,) = settings_from(runs)
+    (cell,) = setting.cells
+    assert cell.runs == (0, 1)
 
 
 def test_runs_without_a_finite_error_belong_to_no_cell():
@@ -114,8 +147,6 @@ def test_a_cell_below_its_bound_is_said_to_be():
     assert not is_below(cell(0.30, 0.01, 0.33))
     assert is_below(cell(0.30, 0.01, 0.35))
     (setting,) = settings_from(theorem_runs())
-    from dataclasses import replace
-
     bad = replace(setting, cells=(*setting.cells, cell(0.0, 0.001, 0.4)))
     figure = refutations([bad])
     assert figure.value == f"1 of {len(bad.cells)}"

@@ -10,14 +10,16 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from rankwise.errors import InvalidInputError
 from rankwise.sweep.plan import flatten
+from rankwise.sweep.printable import printable
 from rankwise.theory.bounds import Values, error_lower_bound
 
-# Keys of a spec that never tell two cells apart: the seed, and where and how long a run was worked on.
-_NOT_A_CELL = ("seed", "tags", "device", "time_limit")
+# Keys of a spec that never tell two cells apart: the seed, where and how long a run was worked on, where its data lay.
+_NOT_A_CELL = ("seed", "tags", "device", "time_limit", "task.path", "task.vectors_from.path")
 _BARE = {"layers": 1, "residual": False, "norm": "none", "feedforward": 0, "bias": False, "output_map": False}
 _NEIGHBORS = ("nearest", "farthest", "biased")
 _UNITS = {
@@ -84,7 +86,8 @@ def _has_shape(spec: Mapping[str, Any]) -> bool:
 
 
 def _setting_key(spec: Mapping[str, Any]) -> str:
-    return json.dumps([spec.get("task"), spec["model"]["dim"], _in_theorem(spec)], sort_keys=True)
+    task = {key: value for key, value in flatten({"task": spec.get("task")}) if key not in _NOT_A_CELL}
+    return json.dumps([task, spec["model"]["dim"], _in_theorem(spec)], sort_keys=True)
 
 
 def _in_theorem(spec: Mapping[str, Any]) -> bool:
@@ -108,7 +111,8 @@ def _setting(runs: list[tuple[int, Mapping[str, Any], Mapping[str, Any]]]) -> Se
     order = sorted(cells, key=lambda cell: (cell.layers, cell.facet, cell.protocol, cell.heads * cell.rank, cell.rank))
     dim = first["model"]["dim"]
     unit = "squared error a query" if task.get("name") in _NEIGHBORS else _UNITS.get(str(task.get("name")), "error")
-    return Setting(title=_title(task, dim), dim=dim, unit=unit, spec=first, in_theorem=in_theorem, cells=tuple(order))
+    title = _title(task, dim) + (", one bare layer" if in_theorem else "")
+    return Setting(title=title, dim=dim, unit=unit, spec=first, in_theorem=in_theorem, cells=tuple(order))
 
 
 def _facet(spec: Mapping[str, Any], in_theorem: bool) -> str:
@@ -176,12 +180,23 @@ def _bound(dim: int, rank: int, heads: int, facet: str) -> float | None:
 
 
 def _title(task: Mapping[str, Any], dim: int) -> str:
-    name, points = task.get("name", "runs"), task.get("points")
-    law = {"orthogonal": "orthogonal ", "power_law": "power-law "}.get(str(task.get("distribution")), "")
-    if name in ("nearest", "farthest") and points is not None:
-        return f"{name.capitalize()} of {points} {law}points in {dim} dimensions"
+    name, queries = task.get("name", "runs"), task.get("queries", 1)
+    if name in ("nearest", "farthest") and task.get("points") is not None:
+        asked = f", {queries} queries" if queries != 1 else ""
+        return f"{name.capitalize()} of {task['points']} {_points(task)} in {dim} dimensions{asked}"
     rest = ", ".join(f"{key} {_shown(value)}" for key, value in task.items() if key not in ("name", "dim"))
     return f"{str(name).replace('_', ' ').capitalize()} in {dim} dimensions" + (f" ({rest})" if rest else "")
+
+
+def _points(task: Mapping[str, Any]) -> str:
+    """The points by the law they are drawn from."""
+    law, file = task.get("distribution"), task.get("vectors_from")
+    if isinstance(file, Mapping):
+        tensor = f" ({file['tensor']})" if file.get("tensor") is not None else ""
+        return printable(f"points of {PurePath(str(file.get('path'))).name}{tensor}")
+    if law == "power_law":
+        return f"power-law points (exponent {_shown(task.get('alpha'))})"
+    return "orthogonal points" if law == "orthogonal" else "points"
 
 
 def _shown(value: object) -> str:
