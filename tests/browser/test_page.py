@@ -110,6 +110,13 @@ def test_toggles_change_what_they_should(opened):
     assert opened.execute_script(label) == "number of heads"
 
 
+def test_training_curves_are_named_by_what_they_are(opened):
+    label = "return [...document.querySelectorAll('#training-body .axes .label')].at(-1).textContent"
+    assert opened.execute_script(label) == "↑ squared error a query"
+    click(opened, '#training-body input[name="training-curve"][value="train"]')
+    assert opened.execute_script(label) == "↑ training loss"  # some tasks train on another loss than their error
+
+
 def test_the_bound_is_drawn_in_the_theorems_setting_only(opened):
     legend = "return document.querySelector('#curves-body .legend').textContent"
     assert "lower bound" not in opened.execute_script(legend)

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from rankwise.errors import InvalidInputError, MissingExtraError
 from rankwise.report.documents import read_document
 from rankwise.report.html import PageContent, build_page, script_json
 from rankwise.report.store_data import CURVE_POINTS, read_store_data
+from rankwise.spec import MatchSpec
 from report_documents import need_document, reduction_document
 from report_stores import HOSTILE, theorem_runs, trade_off_runs, write_store
 
@@ -28,8 +30,6 @@ NO_CLAIM = "How much rank, and how many heads?"
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    from dataclasses import replace
-
     runs = trade_off_runs()
     odd = [replace(runs[at], seed=90 + at, tags=(name,)) for at, name in enumerate(HOSTILE[:2])]
     return write_store(
@@ -210,9 +210,21 @@ def test_the_title_claims_only_what_the_runs_show(tmp_path, monkeypatch, half, c
     assert title == ("Half rank errs at least 3 times as much as full rank with 1 layer" if claimed else NO_CLAIM)
 
 
-def test_probed_runs_have_a_part_of_their_own(store, tmp_path):
-    from dataclasses import replace
+def test_the_footer_names_the_errors_that_are_there(store, tmp_path):
+    run = trade_off_runs(seeds=1)[0]
+    match = replace(run, task=MatchSpec(name="match2", points=4), model=replace(run.model, residual=True))
 
+    def footer(content):
+        return re.search(r"<footer>(.*?)</footer>", build_page(content), re.S)[1]
+
+    answered, squared = "share of positions answered wrongly", "squared error a query"
+    mixed = footer(PageContent(store=read_store_data(write_store(tmp_path / "mixed", [match, run]))))
+    assert f"Errors ({answered}; {squared}) are" in mixed
+    assert f"Errors ({squared}) are" in footer(PageContent(store=read_store_data(store)))
+    assert "Errors" not in footer(PageContent())
+
+
+def test_probed_runs_have_a_part_of_their_own(store, tmp_path):
     assert 'id="attention-body"' not in build_page(PageContent(store=read_store_data(store)))
     run = replace(trade_off_runs()[-1], probe=8)
     page = build_page(PageContent(store=read_store_data(write_store(tmp_path / "probed", [run]))))

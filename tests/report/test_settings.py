@@ -5,7 +5,7 @@ import pytest
 
 from rankwise.report.headline import best, is_below, refutations, trade_offs
 from rankwise.report.settings import Cell, finite, settings_of
-from rankwise.spec import TaskSpec, VectorFile, plain
+from rankwise.spec import InContextSpec, MatchSpec, TaskSpec, TextSpec, VectorFile, plain
 from rankwise.theory.bounds import error_lower_bound
 from report_stores import result_of, theorem_runs, trade_off_runs
 
@@ -134,6 +134,23 @@ def test_errors_of_0_take_part_in_the_trade_off(half, full, value):
     (setting,) = settings_of([plain(run) for run in runs], [{"error": error} for error in errors])
     (figure,) = trade_offs(setting)
     assert figure.value == value
+
+
+@pytest.mark.parametrize(
+    ("task", "unit"),
+    [
+        (TaskSpec(name="biased", dim=8, points=2, distribution="orthogonal", biases=(0.0,), coefficients=(1.0,)),
+         "squared error a query"),
+        (MatchSpec(name="match2", points=4), "share of positions answered wrongly"),
+        (InContextSpec(function="linear", dim=8, points=4), "squared error over the function's variance"),
+        (TextSpec(context=8, sha256="0" * 64), "bits a byte"),
+    ],
+)  # fmt: skip
+def test_the_smallest_error_is_named_by_its_unit(task, unit):
+    spec = {"task": plain(task), "model": {"dim": 8, "heads": 2, "rank": 4}}
+    (setting,) = settings_of([spec], [{"error": 0.25}])
+    figure = best([setting])
+    assert (setting.unit, figure.value, figure.label) == (unit, "0.25", f"the least {unit}: rank 4, 2 heads")
 
 
 def cell(error, spread, bound):

@@ -83,6 +83,7 @@ def build_page(content: PageContent) -> str:
             reduction=content.reduction,
             advice=content.advice,
             until=_day(store.until) if store is not None else None,
+            units=list(dict.fromkeys(setting.unit for setting in store.settings)) if store is not None else [],
         )
     )
     return page

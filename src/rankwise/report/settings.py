@@ -21,8 +21,9 @@ from rankwise.theory.bounds import Values, error_lower_bound
 # Keys of a spec that never tell two cells apart: the seed, where and how long a run was worked on, where its data lay.
 _NOT_A_CELL = ("seed", "tags", "device", "time_limit", "task.path", "task.vectors_from.path")
 _BARE = {"layers": 1, "residual": False, "norm": "none", "feedforward": 0, "bias": False, "output_map": False}
-_NEIGHBORS = ("nearest", "farthest", "biased")
 _UNITS = {
+    **dict.fromkeys(("nearest", "farthest", "biased"), "squared error a query"),
+    "in_context": "squared error over the function's variance",
     "text": "bits a byte",
     "images": "share of images misread",
     "match2": "share of positions answered wrongly",
@@ -110,7 +111,7 @@ def _setting(runs: list[tuple[int, Mapping[str, Any], Mapping[str, Any]]]) -> Se
     ]
     order = sorted(cells, key=lambda cell: (cell.layers, cell.facet, cell.protocol, cell.heads * cell.rank, cell.rank))
     dim = first["model"]["dim"]
-    unit = "squared error a query" if task.get("name") in _NEIGHBORS else _UNITS.get(str(task.get("name")), "error")
+    unit = _UNITS.get(str(task.get("name")), "error")
     title = _title(task, dim) + (", one bare layer" if in_theorem else "")
     return Setting(title=title, dim=dim, unit=unit, spec=first, in_theorem=in_theorem, cells=tuple(order))
 

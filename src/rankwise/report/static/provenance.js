@@ -37,7 +37,7 @@ const fullError = (result) => (result.error_se === undefined ? exact(result.erro
 function drawOwnCurve(host, run) {
   const line = (name, key, tone) => ({
     name, tone, marker: null, dash: key === "train" ? "4 3" : "",
-    points: run.curve.steps.map((x, at) => ({ x, y: run.curve[key][at], tip: () => [name, ["step", shown(x)], ["error", shown(run.curve[key][at], 4)]] })),
+    points: run.curve.steps.map((x, at) => ({ x, y: run.curve[key][at], tip: () => [name, ["step", shown(x)], [key === "train" ? "loss" : "error", shown(run.curve[key][at], 4)]] })),
   });
   lineChart(host)({
     title: "Training loss (dashed) and validation error", describe: `Training loss and validation error of run ${run.id} by step`, height: 220,

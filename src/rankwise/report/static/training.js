@@ -44,7 +44,7 @@ function initTraining(data) {
       describe: `${what()} curves of ${found.length} runs by step. The table below has the numbers.`,
       height: 360,
       x: { label: found.some(({ run }) => run.thinned) ? "step (long curves are thinned)" : "step", log: false },
-      y: { label: group().setting.unit, log: height() === "log", zero: true },
+      y: { label: what() === "train" ? "training loss" : group().setting.unit, log: height() === "log", zero: true },
       series: found.map(({ cell, index, run }) => ({
         name: `rank ${shown(cell.rank)}`, marker: null, faint: found.length > 24,
         tone: toneOfRank(ranks, cell.rank),
