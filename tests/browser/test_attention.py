@@ -124,3 +124,37 @@ def test_titles_fit_a_phone(driver, probed):
     assert whole == "Hardmax rank, mean over the heads of layer 2"
     assert shown.endswith("…")
     assert right <= edge
+
+
+@pytest.mark.parametrize("early", [0, 1])
+def test_seeds_that_stop_early_are_averaged_step_by_step(driver, tmp_path, monkeypatch, early):
+    """The other seed has ranks of 2 at steps 0 to 200; the early one has 4 and stops at step 120."""
+
+    def attention_of(run):
+        steps, rank = ([0, 50, 100, 120], 4.0) if run.seed == early else ([0, 50, 100, 150, 200], 2.0)
+        return {"tokens": 16, "steps": steps, "hardmax": [[[rank]]] * len(steps)}
+
+    monkeypatch.setattr("report_stores.attention_of", attention_of)
+    runs = [replace(run, probe=8) for run in trade_off_runs(seeds=2, layers=(1,))[:2]]
+    store = read_store_data(write_store(tmp_path / "store", runs))
+    browsing.resize(driver, 1280, 900)
+    browsing.open_page(driver, write_page(PageContent(store=store), tmp_path / "page.html"))
+    assert read_points(driver, 6) == [(0, 3, 2), (50, 3, 2), (100, 3, 2), (120, 4, 1), (150, 2, 1), (200, 2, 1)]
+    notes = driver.execute_script("return document.querySelector('#attention-body .note').textContent")
+    assert "stopped early" in notes
+    assert browsing.console(driver) == []
+
+
+def read_points(driver, count):
+    """Step, mean and number of seeds of the first points, as the arrow key reads them."""
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    chart = driver.find_element(By.CSS_SELECTOR, "#attention-body svg.chart")
+    driver.execute_script("arguments[0].focus()", chart)
+    found = []
+    for _ in range(count):
+        chart.send_keys(Keys.ARROW_RIGHT)
+        words = driver.find_element(By.ID, "live").get_attribute("textContent").split(", ")
+        found.append(tuple(float(words[words.index(name) + 1]) for name in ("step", "mean", "seeds")))
+    return found

@@ -34,9 +34,10 @@ function initAttention(data) {
         [run.id, cell.rank, cell.heads, specOf(data, run).seed, step, layer + 1, ...Object.values(run.attention.ranks).flatMap((table) => table[at][layer])])))),
   }));
 
-  // Means over the layers asked for, and the extreme heads among them.
-  function at(run, name, snapshot) {
-    const layers = run.attention.ranks[name]?.[snapshot] ?? [];
+  // Means over the layers asked for, and the extreme heads among them; null where the run was not probed at this step.
+  function at(run, name, step) {
+    const layers = run.attention.ranks[name]?.[run.attention.steps.indexOf(step)];
+    if (!layers) return null;
     const own = layer.value === "all" ? layers : layers.slice(Number(layer.value), Number(layer.value) + 1);
     return { mean: average(own.map((one) => one[0])), least: Math.min(...own.map((one) => one[1])), most: Math.max(...own.map((one) => one[2])) };
   }
@@ -52,6 +53,8 @@ function initAttention(data) {
 
   function draw() {
     const name = measure.value, cells = group().cells, ranks = distinct(cells.map((cell) => cell.rank)).sort(ascending);
+    // Seeds that stop early have an end of their own, and no part in later steps.
+    const stepsOf = (cell) => distinct(probed(cell).flatMap((run) => run.attention.steps)).sort(ascending);
     const random = name === "hardmax" ? distinct(cells.flatMap(probed).map((run) => randomRank(specOf(data, run), run.attention.tokens)).filter((value) => value !== null)) : [];
     chart({
       title: `${MEASURES[name] ?? name}, mean over ${layer.value === "all" ? "all heads" : `the heads of layer ${Number(layer.value) + 1}`}`,
@@ -60,8 +63,8 @@ function initAttention(data) {
       levels: random.map((y) => ({ name: `random attention: ${shown(y)}`, y })),
       series: cells.map((cell) => ({
         name: `rank ${shown(cell.rank)}`, marker: ranks.indexOf(cell.rank) % 6, tone: toneOfRank(ranks, cell.rank),
-        points: probed(cell)[0].attention.steps.map((x, snapshot) => {
-          const found = probed(cell).map((run) => at(run, name, snapshot));
+        points: stepsOf(cell).map((x) => {
+          const found = probed(cell).map((run) => at(run, name, x)).filter((one) => one !== null);
           return {
             x, y: average(found.map((one) => one.mean)), open: () => openProvenance(data, cell.runs, cellName(cell)),
             tip: () => [cellName(cell), ["step", shown(x)], ["mean", shown(average(found.map((one) => one.mean)))],
@@ -73,6 +76,7 @@ function initAttention(data) {
     });
     drawLegend(legend, chart.legend());
     notes.textContent = random.length ? "Dotted: the mean hardmax rank of random attention under this mask, at most (theory, for independent uniform rows); trained heads may lie above it. " : "";
+    if (cells.some((cell) => distinct(probed(cell).map((run) => run.attention.steps.join())).length > 1)) notes.textContent += "Seeds that stopped early are part of the means up to their last step. ";
     notes.textContent += "Here are the mean, least and most head of every layer; rankwise results --json has every head.";
     refresh();
   }
