@@ -4,12 +4,15 @@ import csv
 import io
 import json
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import browsing
 import pytest
 
+from rankwise.report.html import PageContent, write_page
+from rankwise.report.store_data import read_store_data
 from rankwise.sweep.store import read_store
-from report_stores import HOSTILE
+from report_stores import HOSTILE, trade_off_runs, write_store
 
 TAKE_DOWNLOADS = """
 window.taken = [];
@@ -192,6 +195,35 @@ def test_tables_sort_and_filter(opened):
     opened.execute_script("""const box = document.querySelector('#run-filter'); box.value = 'rank 4 , seed 1';
         box.dispatchEvent(new Event('input'))""")
     assert set(opened.execute_script(column)) == {"4"}
+
+
+def test_the_filter_takes_numbers_whole_and_words_from_their_beginning(driver, tmp_path):
+    base = trade_off_runs(dim=128, seeds=1, layers=(1,))[0]
+    shapes = [(1, 8, 1), (16, 8, 10), (1, 80, 10), (1024, 2, 1)]
+    runs = [replace(base, model=replace(base.model, heads=heads, rank=rank), seed=seed) for heads, rank, seed in shapes]
+    store = read_store_data(write_store(tmp_path / "store", runs))
+    browsing.resize(driver, 1280, 900)
+    browsing.open_page(driver, write_page(PageContent(store=store), tmp_path / "page.html"))
+
+    def found(query):
+        shown = driver.execute_script(
+            """const box = document.querySelector('#run-filter'); box.value = arguments[0];
+            box.dispatchEvent(new Event('input'));
+            return [...document.querySelectorAll('#runs-body tbody th')].map(e => e.textContent)""",
+            query,
+        )
+        return [at for at, run in enumerate(runs) if run.id[:8] in shown]
+
+    assert found("rank 8") == [0, 1]
+    assert found("rank 80") == [2]
+    assert found("seed 1") == [0, 3]
+    assert found("rank 8, seed 1") == [0]
+    assert found("heads 1") == [0, 2]
+    assert found("heads 1024") == found("heads 1,024") == found("seed 1,heads 1,024") == [3]
+    assert found("ran; don") == [0, 1, 2, 3]
+    assert found(runs[1].id[:6]) == [1]
+    assert found("rank 3") == []
+    assert browsing.console(driver) == []
 
 
 def test_figures_leave_as_svg_with_their_legend(opened):

@@ -27,10 +27,13 @@ function initRuns(data) {
   const table = h("div", {}), count = h("span", { class: "note", role: "status" });
   host.append(h("p", { class: "field" }, h("label", { for: "run-filter" }, "Filter"), search, count), h("div", { class: "tools" },
     h("button", { type: "button", class: "quiet", "data-get": "csv", onclick: () => download("runs.csv", "text/csv", allRuns(data)) }, "Download all runs as CSV")), table);
-  const text = indexed.map(({ run, spec }) => [run.id, run.status, ...telling.map((key) => `${key.split(".").at(-1)} ${shown(spec[key])}`)].join(" ").toLowerCase());
+  const text = indexed.map(({ run, spec }) => [run.status, ...telling.map((key) => `${key.split(".").at(-1)} ${shown(spec[key])}`)].join(" ").replaceAll(",", "").toLowerCase());
+  // The beginning of any word, but numbers are whole: rank 8 is not rank 80. Only an id may end anywhere.
+  const finds = (word, { run }, at) => run.id.startsWith(word) || ` ${text[at]} `.includes(/\d$/.test(word) ? ` ${word} ` : ` ${word}`);
   function draw() {
-    const words = search.value.toLowerCase().split(/[,;]+/).map((word) => word.trim()).filter(Boolean);
-    const rows = indexed.filter((_, at) => words.every((word) => `${text[at]} `.includes(word)));
+    // A comma before three digits is part of a number as the table shows it.
+    const words = search.value.toLowerCase().split(/;|,(?!\d{3}\b)/).map((word) => word.replaceAll(",", "").trim()).filter(Boolean);
+    const rows = indexed.filter((one, at) => words.every((word) => finds(word, one, at)));
     count.textContent = words.length ? `${shown(rows.length)} of ${plural(indexed.length, "run")}` : "";
     table.replaceChildren(sortable({ caption: `${plural(rows.length, "run")}`, columns, rows, opened: open }));
   }
