@@ -2,6 +2,7 @@
 
 import random
 import signal
+import sqlite3
 import time
 
 import pytest
@@ -71,6 +72,25 @@ def test_kill_9_the_driver_of_real_training(rankwise, living_workers):
     code, _, err = rankwise.run()
     assert code == 0, err
     assert [row.result for row in rankwise.rows()] == rankwise.straight_results()
+
+
+def test_kill_9_the_driver_between_the_last_checkpoint_and_the_note_of_it(rankwise):
+    """The row knows nothing of the finished training; the next driver learns where the weights are from the run."""
+    rankwise.use_real_training()
+    rankwise.write_sweep((), optim=SHORT)
+    rankwise.run()
+    (before,) = rankwise.rows()
+    with sqlite3.connect(rankwise.store / "runs.db") as db:
+        db.execute("UPDATE runs SET status = 'running', result = NULL, digest = NULL, checkpoint = NULL, seconds = 0")
+    code, _, err = rankwise.run()
+    assert code == 0, err
+    (after,) = rankwise.rows()
+    assert (after.result, after.checkpoint, after.checkpoint_sha256) == (
+        before.result,
+        before.checkpoint,
+        before.checkpoint_sha256,
+    )
+    assert (rankwise.store / after.checkpoint).exists()
 
 
 @pytest.mark.faults

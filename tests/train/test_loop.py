@@ -8,7 +8,7 @@ from rankwise.errors import InvalidInputError
 from rankwise.nn import Transformer
 from rankwise.spec import ModelSpec, OptimSpec, RunSpec, TaskSpec, plain
 from rankwise.train import loop
-from rankwise.train.contract import Diverged
+from rankwise.train.contract import Diverged, Stopped
 from rankwise.train.loop import Training, run_entry, train
 from spec_examples import small_run
 from training_runs import Context, finished, thirty_steps
@@ -26,10 +26,23 @@ def test_checkpoints_come_by_wall_time(tmp_path, monkeypatch):
 
 def test_a_finished_run_asked_again_answers_from_its_checkpoint(tmp_path):
     run = thirty_steps()
-    first = run_entry(plain(run), Context(tmp_path))
+    one = Context(tmp_path)
+    first = run_entry(plain(run), one)
     again = Context(tmp_path)
     assert run_entry(plain(run), again) == first
-    assert again.reports == again.checkpoints == []
+    assert again.reports == []
+    assert again.checkpoints == one.checkpoints, "told again, as the driver may have died before it noted the file"
+
+
+def test_a_resumed_run_tells_the_checkpoint_it_goes_on_from(tmp_path):
+    run = thirty_steps()
+    stopped = Context(tmp_path, 12)
+    with pytest.raises(Stopped):
+        run_entry(plain(run), stopped)
+    resumed = Context(tmp_path)
+    run_entry(plain(run), resumed)
+    assert resumed.checkpoints[:1] == stopped.checkpoints
+    assert [step for _, _, step in resumed.checkpoints] == [12, 30]
 
 
 def test_the_result_is_strict_json_and_a_function_of_the_spec():

@@ -37,6 +37,15 @@ class State:
     values: Mapping[str, Any]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """A state as it was found: the file it is in and the SHA-256 of that file."""
+
+    path: Path
+    sha256: str
+    state: State
+
+
 def write_checkpoint(directory: Path, state: State) -> tuple[Path, str]:
     """Write ``state``, then remove what was there before; returns the path and its SHA-256."""
     facts = {"format": _FORMAT, "run_id": state.run_id, "step": state.step, "values": state.values}
@@ -50,7 +59,13 @@ def write_checkpoint(directory: Path, state: State) -> tuple[Path, str]:
 
 
 def read_checkpoint(directory: Path, run_id: str) -> State | None:
-    """The latest state of ``run_id`` whose bytes are what was written; damaged ones are logged and passed over."""
+    """The latest state of ``run_id`` whose bytes are what was written."""
+    saved = find_checkpoint(directory, run_id)
+    return None if saved is None else saved.state
+
+
+def find_checkpoint(directory: Path, run_id: str) -> Saved | None:
+    """The latest checkpoint of ``run_id`` whose bytes are what was written; damaged ones are logged and passed over."""
     found = [(int(match[1]), match[2], path) for path in directory.glob("*") if (match := _NAME.fullmatch(path.name))]
     for _, sha256, path in sorted(found, reverse=True):
         if hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
@@ -58,7 +73,7 @@ def read_checkpoint(directory: Path, run_id: str) -> State | None:
             continue
         state = _parsed(path, run_id)
         if state is not None:
-            return state
+            return Saved(path=path, sha256=sha256, state=state)
         _log.warning("%s: not a checkpoint of run %s; not used", path, run_id)
     return None
 

@@ -37,7 +37,7 @@ class WorkerContext(Protocol):
         """How far the run is: ``{"step": 120, "of": 1000, "error": 0.31}``. Cheap: most calls are not sent on."""
 
     def checkpointed(self, path: Path, sha256: str, step: int) -> None:
-        """A checkpoint is complete on disk; its path and hash go into the run's row."""
+        """A checkpoint is complete on disk, written now or found there; its path and hash go into the run's row."""
 
 
 class Stopped(Exception):  # noqa: N818 (the way a run ends when asked to, not an error)

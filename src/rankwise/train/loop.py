@@ -17,7 +17,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from rankwise.spec import RunSpec, derived_seed, from_plain
 from rankwise.tasks import Batch, TokenBatch
 from rankwise.train.build import DTYPES, build_model, build_task
-from rankwise.train.checkpoint import State, read_checkpoint, write_checkpoint
+from rankwise.train.checkpoint import State, find_checkpoint, write_checkpoint
 from rankwise.train.contract import Diverged, Stopped, WorkerContext
 from rankwise.train.device import device_name, pick_device
 from rankwise.train.memory import keep_freed_memory
@@ -49,9 +49,11 @@ def run_entry(spec: Mapping[str, Any], context: WorkerContext) -> dict[str, Any]
     keep_freed_memory()
     run = from_plain(RunSpec, spec)
     training = Training(run)
-    saved = read_checkpoint(context.checkpoint_dir, run.id)
+    saved = find_checkpoint(context.checkpoint_dir, run.id)
     if saved is not None:
-        training.restore(saved)
+        training.restore(saved.state)
+        # A kill between the file and the note of it leaves a row that names no checkpoint, or one that is gone.
+        context.checkpointed(saved.path, saved.sha256, training.step)
     next_checkpoint = time.monotonic() + CHECKPOINT_EVERY
     while not training.done:
         stop = context.should_stop()
@@ -62,7 +64,7 @@ def run_entry(spec: Mapping[str, Any], context: WorkerContext) -> dict[str, Any]
             raise Stopped
         training.advance()
         context.report(training.progress())
-    if saved is None or saved.step < training.step:
+    if saved is None or saved.state.step < training.step:
         _write(training, context)
     return training.result().to_json()
 
