@@ -36,6 +36,7 @@ class Context:
         self.left = steps
         self.reports = []
         self.checkpoints = []
+        self.seconds_before = None
 
     def should_stop(self):
         self.left -= 1
@@ -46,6 +47,9 @@ class Context:
 
     def checkpointed(self, path, sha256, step):
         self.checkpoints.append((path, sha256, step))
+
+    def continued(self, seconds):
+        self.seconds_before = seconds
 
 
 def finished(run):

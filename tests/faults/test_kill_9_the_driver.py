@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from rankwise.train.checkpoint import read_checkpoint
 from real_runs import SHORT
 
 STEPS = 20
@@ -91,6 +92,8 @@ def test_kill_9_the_driver_between_the_last_checkpoint_and_the_note_of_it(rankwi
         before.checkpoint_sha256,
     )
     assert (rankwise.store / after.checkpoint).exists()
+    worked = read_checkpoint((rankwise.store / after.checkpoint).parent, after.run_id).values["seconds"]
+    assert after.seconds > worked, "what the killed driver had no time to count"
 
 
 @pytest.mark.faults

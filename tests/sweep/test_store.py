@@ -84,6 +84,17 @@ def test_losses_are_counted_and_reopening_forgets_them(filled):
     assert (row.losses, row.reason, row.seconds) == (0, None, 3.0)
 
 
+def test_work_that_only_a_checkpoint_knows_of_counts_and_counts_once(filled):
+    with open_store(filled) as store, store.transaction():
+        store.give_back(IDS[2], 3.0)
+        store.note_earlier_work(IDS[2], 2.5)  # part of the three seconds
+        store.give_back(IDS[2], 1.0)
+        store.note_earlier_work(IDS[2], 1000.0)  # a driver was killed meanwhile
+        store.finish(IDS[2], {"error": 0.0}, 1.0)
+    with read_store(filled) as store:
+        assert {row.run_id: row.seconds for row in store.rows()}[IDS[2]] == 1001.0
+
+
 def test_a_transaction_is_all_or_nothing(filled):
     def interrupted(store):
         with store.transaction():

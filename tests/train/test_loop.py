@@ -43,6 +43,8 @@ def test_a_resumed_run_tells_the_checkpoint_it_goes_on_from(tmp_path):
     run_entry(plain(run), resumed)
     assert resumed.checkpoints[:1] == stopped.checkpoints
     assert [step for _, _, step in resumed.checkpoints] == [12, 30]
+    assert stopped.seconds_before is None
+    assert resumed.seconds_before > 0
 
 
 def test_the_result_is_strict_json_and_a_function_of_the_spec():

@@ -13,6 +13,7 @@ from rankwise.spec import plain, to_json
 from rankwise.sweep.engines.protocol import (
     Blocked,
     Checkpointed,
+    Continued,
     Engine,
     Event,
     Failed,
@@ -138,6 +139,8 @@ class _Driver:
             self.tally.progressed(run.id, event.values)
         elif isinstance(event, Checkpointed):
             self.store.note_checkpoint(run.id, event.path, event.sha256)
+        elif isinstance(event, Continued):
+            self.store.note_earlier_work(run.id, event.seconds)
         else:
             del self._in_flight[run.id]
             self._unsaved_progress.pop(run.id, None)

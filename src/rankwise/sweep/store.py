@@ -171,6 +171,10 @@ class Store(StoreReader):
         kept = str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
         self._update(run_id, "checkpoint = ?, checkpoint_sha256 = ?", kept, sha256)
 
+    def note_earlier_work(self, run_id: str, seconds: float) -> None:
+        """The run goes on from a checkpoint after ``seconds`` of work, which a killed driver had no time to count."""
+        self._update(run_id, "seconds = max(seconds, ?)", seconds)
+
     def give_back(self, run_id: str, seconds: float, *, lost: bool = False) -> int:
         """The run is unfinished and pending again; returns how many workers have died on it."""
         self._update(run_id, "status = 'pending', seconds = seconds + ?, losses = losses + ?", seconds, int(lost))

@@ -39,6 +39,9 @@ class WorkerContext(Protocol):
     def checkpointed(self, path: Path, sha256: str, step: int) -> None:
         """A checkpoint is complete on disk, written now or found there; its path and hash go into the run's row."""
 
+    def continued(self, seconds: float) -> None:
+        """The run goes on from a checkpoint that took earlier attempts ``seconds`` of work."""
+
 
 class Stopped(Exception):  # noqa: N818 (the way a run ends when asked to, not an error)
     """The run was asked to stop and has written its checkpoint."""

@@ -54,6 +54,7 @@ def run_entry(spec: Mapping[str, Any], context: WorkerContext) -> dict[str, Any]
         training.restore(saved.state)
         # A kill between the file and the note of it leaves a row that names no checkpoint, or one that is gone.
         context.checkpointed(saved.path, saved.sha256, training.step)
+        context.continued(saved.state.values["seconds"])
     next_checkpoint = time.monotonic() + CHECKPOINT_EVERY
     while not training.done:
         stop = context.should_stop()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankwise.sweep.engines.protocol import Checkpointed, Failed, Finished, Lost, Progress, Returned, Started
+from rankwise.sweep.engines.protocol import Checkpointed, Continued, Failed, Finished, Lost, Progress, Returned, Started
 from rankwise.sweep.engines.wire import accept_checkpoint, checkpoint_files, decode_events, encode_events
 
 words = st.text(max_size=20)
@@ -13,6 +13,7 @@ tables = st.dictionaries(words, words | st.integers() | st.floats(allow_nan=Fals
 events = st.one_of(
     st.builds(Started, run_id=words, versions=st.dictionaries(words, words, max_size=2), machine=tables),
     st.builds(Progress, run_id=words, values=tables),
+    st.builds(Continued, run_id=words, seconds=seconds),
     st.builds(Checkpointed, run_id=words, path=words, sha256=words, step=st.integers()),
     st.builds(Finished, run_id=words, result=tables, seconds=seconds),
     st.builds(Failed, run_id=words, status=st.sampled_from(["failed"]), reason=words, traceback=words, seconds=seconds),

@@ -25,6 +25,7 @@ from rankwise.sweep.engines.protocol import (
     TRAIN,
     Blocked,
     Checkpointed,
+    Continued,
     Event,
     Failed,
     Finished,
@@ -238,6 +239,8 @@ class LocalEngine:
             self._events.append(Progress(**message))
         elif kind == "checkpointed":
             self._events.append(Checkpointed(**message))
+        elif kind == "continued":
+            self._events.append(Continued(**message))
         else:
             self._closed(worker, kind, message)
 

@@ -61,6 +61,14 @@ class Checkpointed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Continued:
+    """The job goes on from a checkpoint that took earlier attempts ``seconds`` of work."""
+
+    run_id: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finished:
     """The entry point returned ``result``."""
 
@@ -109,7 +117,7 @@ class Lost:
 # After one of these nothing more is heard of a job.
 CLOSING = (Finished, Failed, Blocked, Returned, Lost)
 
-Event = Started | Progress | Checkpointed | Finished | Failed | Blocked | Returned | Lost
+Event = Started | Progress | Checkpointed | Continued | Finished | Failed | Blocked | Returned | Lost
 
 
 class Engine(Protocol):

@@ -121,6 +121,9 @@ class _Context:
         place = {"path": str(path), "sha256": sha256, "step": step}
         self._channel.send({"type": "checkpointed", "run_id": self._run_id, **place})
 
+    def continued(self, seconds: float) -> None:
+        self._channel.send({"type": "continued", "run_id": self._run_id, "seconds": seconds})
+
 
 def _run(entry: Callable[..., Any], job: Mapping[str, Any], context: _Context) -> dict[str, Any]:
     """The closing message of one job. Nothing the entry raises gets past here."""
