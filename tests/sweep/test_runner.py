@@ -1,9 +1,10 @@
 import os
+import sqlite3
 import threading
 
 import pytest
 
-from rankwise.errors import EngineError, StorageError
+from rankwise.errors import CorruptStoreError, EngineError, StorageError
 from rankwise.spec import Axis, SweepSpec
 from rankwise.sweep.signals import StopRequest
 from rankwise.sweep.store import read_store
@@ -41,6 +42,18 @@ def test_running_again_does_nothing(run_sweep, tmp_path):
     before = rows(tmp_path)
     assert run_sweep(seeds_sweep(4)).counts == {"done": 4}
     assert rows(tmp_path) == before
+
+
+def test_a_damaged_result_is_not_called_done(run_sweep, tmp_path):
+    run_sweep(seeds_sweep(4))
+    with sqlite3.connect(tmp_path / "store" / "runs.db") as db:
+        db.execute("UPDATE runs SET result = replace(result, '0.5', '0.25') WHERE position = 3")
+    with pytest.raises(CorruptStoreError, match="is not what was written"):
+        run_sweep(seeds_sweep(5))
+    with sqlite3.connect(tmp_path / "store" / "runs.db") as db:
+        assert db.execute("SELECT count(*) FROM runs").fetchone() == (4,), "nothing was begun"
+        db.execute("DELETE FROM runs WHERE position = 3")
+    assert run_sweep(seeds_sweep(5)).counts == {"done": 5}
 
 
 def test_a_larger_sweep_adds_to_the_store(run_sweep, tmp_path):

@@ -57,8 +57,10 @@ def run_plan(
 
     A run whose worker dies is tried again until ``MAX_LOSSES`` workers have died on it. ``retry`` reopens runs that
     failed, timed out or ran out of memory before. When ``stop`` is asked, running runs checkpoint and stay pending.
-    Raises ``StorageError`` when the disk refuses; what is finished is kept.
+    Raises ``StorageError`` when the disk refuses; what is finished is kept. Raises ``CorruptStoreError`` before
+    anything is run if a finished result was damaged.
     """
+    store.check_results()
     with store.transaction():
         if retry:
             before = store.statuses()

@@ -27,6 +27,7 @@ FAILURES: tuple[Status, ...] = ("failed", "diverged", "timeout", "oom")
 # A run that diverged would diverge again; the others may have met a bug since fixed, or a limit since raised.
 WORTH_RETRYING: tuple[Status, ...] = ("failed", "timeout", "oom")
 OUTCOMES: tuple[Status, ...] = ("done", *FAILURES)
+_DIGESTED = ("run_id", "spec", "status", "result", "reason")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +83,13 @@ class StoreReader:
             for values in found:
                 yield self._row(dict(zip(columns, values, strict=True)))
 
+    def check_results(self) -> None:
+        """Raise ``CorruptStoreError`` for a result that is not what was written; much cheaper than reading the rows."""
+        columns = [*_DIGESTED, "digest"]
+        with errors_named(self.path):
+            for values in self._db.execute(f"SELECT {', '.join(columns)} FROM runs WHERE status = 'done'"):
+                self._check_digest(dict(zip(columns, values, strict=True)))
+
     def close(self) -> None:
         """Let go of the file."""
         self._db.close()
@@ -94,15 +102,18 @@ class StoreReader:
 
     def _row(self, values: dict[str, Any]) -> Row:
         self._check_statuses([values["status"]])
-        digest = values.pop("digest")
-        if values["status"] in OUTCOMES and digest != _digest(values):
+        self._check_digest(values)
+        del values["digest"]
+        for name in ("spec", "result", "progress", "versions", "machine"):
+            values[name] = None if values[name] is None else self._parsed(name, values)
+        return Row(**values)
+
+    def _check_digest(self, values: Mapping[str, Any]) -> None:
+        if values["status"] in OUTCOMES and values["digest"] != _digest(values):
             raise CorruptStoreError(
                 f"{self.path}: the row of run {values['run_id']!r} is not what was written (its digest disagrees); "
                 f"restore the file from a backup, or delete the row to train the run again"
             )
-        for name in ("spec", "result", "progress", "versions", "machine"):
-            values[name] = None if values[name] is None else self._parsed(name, values)
-        return Row(**values)
 
     def _parsed(self, name: str, values: Mapping[str, Any]) -> Any:
         try:
@@ -235,5 +246,5 @@ def read_store(directory: Path) -> StoreReader:
 
 
 def _digest(values: Mapping[str, Any]) -> str:
-    said = [values[name] for name in ("run_id", "spec", "status", "result", "reason")]
+    said = [values[name] for name in _DIGESTED]
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()
