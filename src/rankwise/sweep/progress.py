@@ -165,7 +165,6 @@ class LiveTable:
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._lines = Lines(console)
         self._next = 0.0
-        self._live.start()
 
     def update(self, tally: Tally) -> None:
         """Redraw, if the last picture is old enough."""
@@ -173,6 +172,7 @@ class LiveTable:
             return
         self._next = time.monotonic() + 0.25
         try:
+            self._live.start()  # hides the cursor, so not before someone is sure to call close
             self._live.update(_picture(tally), refresh=True)
         except OSError:
             self._live.console.quiet = True
