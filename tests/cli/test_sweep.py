@@ -89,6 +89,12 @@ def test_dry_run_knows_what_is_done(rankwise, three):
     assert answer["rate"]["source"].endswith("corrected by 2 finished runs of this store")
 
 
+def test_dry_run_counts_what_would_be_tried_again(rankwise, three):
+    rankwise("sweep", three)
+    assert "3 runs, 1 to do: about" in rankwise("sweep", three, "--dry-run", "--retry")[1]
+    assert strict(rankwise("sweep", three, "--dry-run", "--retry", "--json")[1])["to_do"] == 1
+
+
 def test_status_counts_and_explains(rankwise, three):
     rankwise("sweep", three)
     code, out, _ = rankwise("status")

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from rankwise.sweep.plan import Plan
 
 
-def show_plan(plan: Plan, store: Path, *, workers: int | None, json: bool) -> None:
-    """The plan with its costs; reads the store if there is one, writes nothing."""
+def show_plan(plan: Plan, store: Path, *, workers: int | None, json: bool, retry: bool = False) -> None:
+    """The plan with its costs; reads the store if there is one, writes nothing. ``retry``: what failed is to do."""
     from rankwise.sweep.cost import corrected, measured_rate, run_seconds, wall_seconds
     from rankwise.sweep.database import database
     from rankwise.sweep.engines.local import usable_cores
-    from rankwise.sweep.store import OUTCOMES, Status, read_store
+    from rankwise.sweep.store import Status, is_to_do, read_store
 
     rate, statuses = measured_rate(), dict[str, Status]()
     if database(store).exists():
@@ -25,7 +25,7 @@ def show_plan(plan: Plan, store: Path, *, workers: int | None, json: bool) -> No
             statuses = reader.statuses()
             rate = corrected(rate, reader.rows("done"))
     estimates = {run.id: run_seconds(run.spec, rate) for run in plan.runs}
-    left = [estimates[run.id] for run in plan.runs if statuses.get(run.id) not in OUTCOMES]
+    left = [estimates[run.id] for run in plan.runs if is_to_do(statuses.get(run.id), retry=retry)]
     seats = workers or usable_cores()
     seconds = wall_seconds(left, seats)
     if json:

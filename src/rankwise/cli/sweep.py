@@ -46,7 +46,7 @@ def sweep(
     where.check()
     plan = plan_sweep(read_spec(SweepSpec, file))
     if dry_run:
-        show_plan(plan, store, workers=workers, json=json)
+        show_plan(plan, store, workers=workers, json=json, retry=retry)
         return
     from rankwise.sweep.results import result_table
     from rankwise.sweep.session import raise_for_failures, run_here

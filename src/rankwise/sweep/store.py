@@ -30,6 +30,11 @@ OUTCOMES: tuple[Status, ...] = ("done", *FAILURES)
 _DIGESTED = ("run_id", "spec", "status", "result", "reason")
 
 
+def is_to_do(status: Status | None, *, retry: bool) -> bool:
+    """Whether the next sweep trains a run of this status (None: one that the store does not know)."""
+    return status not in OUTCOMES or (retry and status in WORTH_RETRYING)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """What the store knows about one run."""
