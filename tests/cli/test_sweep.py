@@ -95,6 +95,14 @@ def test_dry_run_counts_what_would_be_tried_again(rankwise, three):
     assert strict(rankwise("sweep", three, "--dry-run", "--retry", "--json")[1])["to_do"] == 1
 
 
+def test_only_what_can_be_retried_is_told_to_be(rankwise, three, tmp_path):
+    assert "; try them again: --retry)" in rankwise("sweep", three)[2]
+    (tmp_path / "d.toml").write_text(to_toml(SweepSpec(name="d", base=small_run(tags=("diverge",)))))
+    code, _, err = rankwise("sweep", "d.toml", "--store", "other")
+    assert code == 1
+    assert "1 of 1 runs failed (tracebacks: rankwise results --store other --json)" in err
+
+
 def test_status_counts_and_explains(rankwise, three):
     rankwise("sweep", three)
     code, out, _ = rankwise("status")

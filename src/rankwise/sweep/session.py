@@ -13,7 +13,7 @@ from rankwise.sweep.printable import one_line
 from rankwise.sweep.progress import watcher
 from rankwise.sweep.runner import Outcome, run_plan
 from rankwise.sweep.signals import stop_on_signals
-from rankwise.sweep.store import open_store
+from rankwise.sweep.store import WORTH_RETRYING, open_store
 
 
 def run_here(
@@ -61,5 +61,7 @@ def raise_for_failures(plan: Plan, outcome: Outcome, directory: Path) -> None:
         lines = [f"stopped with {left} of {total} runs left; the same command continues", *lines]
         raise InterruptedSweepError("\n".join(lines))
     if outcome.failures:
-        hint = f"tracebacks: rankwise results --store {directory} --json; try them again: --retry"
+        hint = f"tracebacks: rankwise results --store {directory} --json"
+        if any(row.status in WORTH_RETRYING for row in outcome.failures):
+            hint += "; try them again: --retry"
         raise RunsFailedError("\n".join([f"{len(outcome.failures)} of {total} runs failed ({hint})", *lines]))
