@@ -5,11 +5,14 @@ import functools
 import io
 import json
 import sqlite3
+from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from rankwise.cli import main
-from rankwise.spec import Axis, SweepSpec, to_toml
+from rankwise.spec import Axis, SweepSpec, TaskSpec, VectorFile, to_toml
 from rankwise.sweep import session
 from spec_examples import seeds_sweep, small_run
 
@@ -101,6 +104,29 @@ def test_only_what_can_be_retried_is_told_to_be(rankwise, three, tmp_path):
     code, _, err = rankwise("sweep", "d.toml", "--store", "other")
     assert code == 1
     assert "1 of 1 runs failed (tracebacks: rankwise results --store other --json)" in err
+
+
+def test_missing_vectors_are_refused_before_anything_is_trained(rankwise, tmp_path):
+    np.save("v.npy", np.eye(8))
+    task = TaskSpec(name="farthest", dim=8, points=4, distribution="rows", vectors_from=VectorFile.of(Path("v.npy")))
+    (tmp_path / "v.toml").write_text(to_toml(SweepSpec(name="v", base=small_run(task=task))))
+    vectors = Path("v.npy").rename("moved.npy")
+    code, out, err = rankwise("sweep", "v.toml")
+    assert (code, out) == (2, "")
+    assert err.startswith("rankwise: v.npy: expected a readable file of vectors, got: No such file")
+    assert not (tmp_path / "runs").exists()
+    vectors.rename("v.npy")
+    assert rankwise("sweep", "v.toml")[0] == 0
+    Path("v.npy").unlink()
+    assert rankwise("sweep", "v.toml")[0] == 0, "a finished run needs its data no more"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="about machines without CUDA")
+def test_a_gpu_that_is_not_there_is_refused_before_anything_is_trained(rankwise, three, tmp_path):
+    code, out, err = rankwise("sweep", three, "--device", "cuda")
+    assert (code, out) == (2, "")
+    assert err.startswith("rankwise: device: expected a CUDA device")
+    assert not (tmp_path / "runs").exists()
 
 
 def test_status_counts_and_explains(rankwise, three):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from rankwise.errors import InterruptedSweepError, RunsFailedError
-from rankwise.spec import ImagesSpec, TextSpec
+from rankwise.spec import AnyTaskSpec, ImagesSpec, RunSpec, TaskSpec, TextSpec
+from rankwise.sweep.database import database
 from rankwise.sweep.engines.protocol import TRAIN
 from rankwise.sweep.engines.where import Where
 from rankwise.sweep.plan import Plan, on_device
@@ -13,7 +15,7 @@ from rankwise.sweep.printable import one_line
 from rankwise.sweep.progress import watcher
 from rankwise.sweep.runner import Outcome, run_plan
 from rankwise.sweep.signals import stop_on_signals
-from rankwise.sweep.store import WORTH_RETRYING, open_store
+from rankwise.sweep.store import WORTH_RETRYING, Status, is_to_do, open_store, read_store
 
 
 def run_here(
@@ -27,25 +29,49 @@ def run_here(
 ) -> Outcome:
     """Drive ``plan`` from this process with its store in ``directory``, showing progress on stderr.
 
-    The runs are executed where ``where`` says: on this machine if it says nothing. Data that their tasks read is read
-    once here first: what is missing or unusable is refused before anything is trained.
+    The runs are executed where ``where`` says: on this machine if it says nothing. Data that the runs left to do need
+    is read once here first, and a GPU they name is looked for: what is missing or unusable is refused before anything
+    is trained.
     """
-    require_data(plan)
     where = where or Where()
     engine = where.open(directory / "logs", entry=entry, workers=workers)
     plan = plan if where.device is None else on_device(plan, where.device)
+    left = _left_to_do(plan, directory, retry=retry)
+    require_data(left)
+    if where.engine == "local":
+        require_device(left)
     with open_store(directory) as store, stop_on_signals() as stop:
         return run_plan(plan, store, engine, watcher=watcher(), stop=stop, retry=retry)
 
 
-def require_data(plan: Plan) -> None:
-    """That every text and every set of images of ``plan`` is there, whole, and the one its spec was written for."""
-    tasks = {run.spec.task for run in plan.runs if isinstance(run.spec.task, TextSpec | ImagesSpec)}
+def _left_to_do(plan: Plan, directory: Path, *, retry: bool) -> list[RunSpec]:
+    statuses: dict[str, Status] = {}
+    if database(directory).exists():
+        with read_store(directory) as reader:
+            statuses = reader.statuses()
+    return [run.spec for run in plan.runs if is_to_do(statuses.get(run.id), retry=retry)]
+
+
+def require_data(runs: Iterable[RunSpec]) -> None:
+    """That every file of texts, images or vectors is there, whole, and the one its spec was written for."""
+    tasks = {run.task for run in runs if _reads_files(run.task)}
     if tasks:
         from rankwise.train.build import build_task
 
         for task in tasks:
             build_task(task)
+
+
+def require_device(runs: Iterable[RunSpec]) -> None:
+    """That this machine has the device that the runs name; what is always there is not looked for."""
+    if any(run.device == "cuda" for run in runs):
+        from rankwise.train.device import pick_device
+
+        pick_device("cuda")
+
+
+def _reads_files(task: AnyTaskSpec) -> bool:
+    return isinstance(task, TextSpec | ImagesSpec) or (isinstance(task, TaskSpec) and task.vectors_from is not None)
 
 
 def raise_for_failures(plan: Plan, outcome: Outcome, directory: Path) -> None:
