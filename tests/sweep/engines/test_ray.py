@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from safetensors import safe_open
@@ -160,6 +161,23 @@ def test_fractions_of_a_cpu_make_more_seats(local_ray, tmp_path):
     assert (half.slots, whole.slots) == (8, 4)
     half.close()
     whole.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "cpus", "workers", "cluster", "slots"),
+    [
+        ("auto", 1.0, 2, 8, 2),
+        ("auto", 1.0, 20, 8, 16),
+        ("auto", 1.0, None, 8, 16),
+        (None, 1.0, 2, 2, 4),  # two at work and two that wait for their seats
+        (None, 0.5, 3, 2, 3),  # a Ray has whole CPUs, here with a fourth seat
+    ],
+)
+def test_workers_bounds_the_runs_at_work(tmp_path, address, cpus, workers, cluster, slots):
+    engine = RayEngine(tmp_path / "logs", address=address, cpus=cpus, workers=workers)
+    engine._owns_ray = True  # as after any ray.init
+    engine._ray = SimpleNamespace(nodes=lambda: [{"Alive": True, "Resources": {"CPU": float(cluster)}}])
+    assert engine.slots == slots
 
 
 def test_workers_of_another_version_are_refused(engine, tmp_path, monkeypatch):

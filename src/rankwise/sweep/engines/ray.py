@@ -117,9 +117,16 @@ class RayEngine:
         """One job at work and one waiting for every seat of the cluster, or ``workers`` if that is less."""
         self._connect()
         self._look_at_nodes()
-        if self._limit is not None and not self._owns_ray:
-            return max(1, min(self._limit, 2 * self._seats))
-        return max(2, 2 * self._seats)
+        wanted = 2 * max(1, self._seats)
+        # A job that waits begins as soon as there is a seat. Seats bound the runs at work only in a Ray of our own, and
+        # not where it has more of them than workers, its CPUs being whole and those of a run a fraction.
+        seats_bound = self._started_here and self._limit == self._seats
+        return wanted if self._limit is None or seats_bound else min(self._limit, wanted)
+
+    @property
+    def _started_here(self) -> bool:
+        """Whether the cluster is a Ray of this engine's own, which does not grow."""
+        return self._owns_ray and self._address is None
 
     def submit(self, job: Job) -> None:
         """Hand a job to the cluster, with the checkpoint it continues from if workers may not see it."""
@@ -352,7 +359,7 @@ class RayEngine:
             self._too_small_since = None
             return
         self._too_small_since = self._too_small_since or now
-        if now - self._too_small_since >= (0.0 if self._owns_ray and self._address is None else self._patience):
+        if now - self._too_small_since >= (0.0 if self._started_here else self._patience):
             nodes = "; ".join(f"{size.get('CPU', 0):g} CPUs, {size.get('GPU', 0):g} GPUs" for size in sizes) or "none"
             raise EngineError(
                 f"expected a Ray node with {self._cpus:g} CPUs and {self._gpus:g} GPUs for a run, got nodes with "
