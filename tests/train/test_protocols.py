@@ -53,6 +53,25 @@ def test_the_papers_budget_and_schedule():
     assert optim.steps * optim.batch == 25_600_000
 
 
+def test_the_paper_trains_whole_epochs_and_refuses_less_than_one():
+    assert paper(cell(sequences=51_199)).optim.steps == 100
+    with pytest.raises(InvalidInputError, match=r"sequences: expected at least one epoch of 25,600 .* got 25,599"):
+        paper(cell(sequences=25_599))
+
+
+@pytest.mark.parametrize("protocol", [capacity, recall, paper])
+@pytest.mark.parametrize("sequences", [25_600, 25_700, 1_000_001])
+def test_no_protocol_trains_on_more_than_the_cell_allows(protocol, sequences):
+    optim = protocol(cell(sequences=sequences)).optim
+    assert optim.steps * optim.batch <= sequences
+
+
+@pytest.mark.parametrize("protocol", [capacity, recall])
+def test_budgets_below_an_epoch_are_for_the_other_protocols(protocol):
+    optim = protocol(cell(sequences=1000)).optim
+    assert 900 < optim.steps * optim.batch <= 1000
+
+
 def test_the_papers_epochs_all_have_the_same_sequences():
     assert paper(cell()).optim.examples == 25_600
 

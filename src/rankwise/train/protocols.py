@@ -63,7 +63,12 @@ def paper(cell: Cell, *, lr: float = 0.01) -> RunSpec:
             f"dim = {cell.dim} and a multiple of dim/rank heads, got rank = {cell.rank} with {cell.heads} heads; "
             f"use the protocol 'capacity' for free shapes"
         )
-    epochs = max(1, cell.sequences // (_BATCH * _EPOCH))
+    epochs = cell.sequences // (_BATCH * _EPOCH)
+    if epochs == 0:
+        raise InvalidInputError(
+            f"sequences: expected at least one epoch of {_BATCH * _EPOCH:,} with the paper's protocol, "
+            f"got {cell.sequences:,}; use the protocol 'capacity' or 'recall' for less"
+        )
     return RunSpec(
         protocol="paper",
         seed=cell.seed,
