@@ -1,8 +1,11 @@
 """The frame that every command runs in: exit codes, late imports, closed pipes."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -121,6 +124,27 @@ def test_doctor_names_the_install_line_of_a_missing_extra(monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert "missing gguf: pip install 'rankwise[gguf]'" in shown
     assert __version__ in shown
+
+
+@pytest.mark.parametrize("arguments", [["models"], ["models", "--json"], ["--version"], ["--help"]])
+def test_a_full_disk_exits_2_and_a_closed_stdout_is_harmless(arguments):
+    command = [sys.executable, "-m", "rankwise", *arguments]
+    with Path("/dev/full").open("w") as full:
+        answer = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("rankwise: expected a disk that can be written, got: No space left on device; ")
+    assert answer.stderr.count("\n") == 1
+    closed = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False)
+    assert (closed.returncode, closed.stderr) == (0, "")
+
+
+def test_a_disk_that_refuses_an_open_file_exits_2_and_other_errors_keep_their_traceback(monkeypatch, capsys):
+    replace_command(monkeypatch, fail_with(OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))))
+    assert main(["doctor"]) == 2
+    assert os.strerror(errno.EDQUOT) in capsys.readouterr().err
+    replace_command(monkeypatch, fail_with(OSError(errno.EBADF, os.strerror(errno.EBADF))))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        main(["doctor"])
 
 
 @pytest.mark.parametrize("arguments", [["models"], ["models", "--json"], ["doctor"], ["--help"]])

@@ -6,6 +6,7 @@ Command modules import heavy rooms inside their function, so that ``rankwise --h
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -13,18 +14,17 @@ from collections.abc import Sequence
 from rankwise import __version__
 from rankwise.errors import RankwiseError
 
+_DISK_REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse ``argv`` (default: the process's arguments), run the command, return the exit code."""
-    from rankwise.cli.commands import run
-
     given = sys.argv[1:] if argv is None else list(argv)
-    if given == ["--version"]:
-        print(f"rankwise {__version__}")
-        return 0
+    _replace_closed_streams()
     try:
-        run(given)
+        code = _run(given)
         sys.stdout.flush()
+        return code
     except RankwiseError as error:
         print(f"rankwise: {error}", file=sys.stderr)
         return error.exit_code
@@ -32,14 +32,44 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("rankwise: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader (`| head`) has what it wants; python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_stdout()  # the reader (`| head`) has what it wants
         return 0
     except OSError as error:
-        if error.filename is None:  # not about a file that the user named: a bug, or a broken machine
+        if error.filename is not None:
+            print(f"rankwise: {error.filename!s:.200}: {error.strerror}", file=sys.stderr)
+        elif error.errno in _DISK_REFUSES:  # writing to an open file, such as stdout, does not name it
+            _discard_stdout()
+            advice = "make room or write elsewhere, then give the same command again"
+            print(f"rankwise: expected a disk that can be written, got: {error.strerror}; {advice}", file=sys.stderr)
+        else:  # a bug, or a broken machine
             raise
-        print(f"rankwise: {error.filename!s:.200}: {error.strerror}", file=sys.stderr)
         return 2
+
+
+def _run(arguments: Sequence[str]) -> int:
+    """Run the command; the exit code that it leaves with."""
+    from rankwise.cli.commands import run
+
+    if arguments == ["--version"]:
+        print(f"rankwise {__version__}")
+        return 0
+    try:
+        run(arguments)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 2 if leaving.code else 0
     return 0
+
+
+def _replace_closed_streams() -> None:
+    """Whoever closed them (``>&-``) wants to read nothing; python has None in their place, which takes nothing."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+
+
+def _discard_stdout() -> None:
+    """Let what stdout could not take go nowhere: python would complain again when it flushes at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
