@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankwise.errors import InvalidInputError, ShapeError
-from rankwise.nn import FactoredMatrix
+from rankwise.nn import FactoredMatrix, MultiheadAttention
 
 SIZES = st.integers(1, 12)
 
@@ -52,6 +52,29 @@ def test_small_singular_values_survive_where_a_gram_matrix_would_lose_them():
     torch.testing.assert_close(product.singular_values(), expected, rtol=1e-3, atol=0)
     assert product.rank() == 3
     assert product.rank(rtol=1e-3) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_narrow_factors_are_analysed_in_float32(dtype):
+    exact = factored(9, 3, 7)
+    narrow = FactoredMatrix(exact.left.to(dtype), exact.right.to(dtype))
+    wide = FactoredMatrix(narrow.left.float(), narrow.right.float())
+    assert torch.equal(narrow.singular_values(), wide.singular_values())
+    assert torch.equal(narrow.frobenius_norm(), wide.frobenius_norm())
+    assert narrow.rank() == 3
+    for ours, theirs in zip(narrow.svd(), wide.svd(), strict=True):
+        assert torch.equal(ours, theirs)
+    cut = narrow.truncate(2)
+    assert cut.left.dtype == cut.right.dtype == dtype
+    torch.testing.assert_close(cut.dense().float(), wide.truncate(2).dense(), rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_layers_of_narrow_types_are_analysed(dtype):
+    layer = MultiheadAttention(16, 4, 8, dtype=dtype)
+    for form in (layer.qk(0), layer.ov(3)):
+        assert form.singular_values().dtype == torch.float32
+        assert form.rank() == 8
 
 
 def test_zero_has_rank_zero():

@@ -74,6 +74,13 @@ def test_the_last_layer_starts_so_whatever_the_norm_and_depth():
         torch.testing.assert_close(weights, expected, atol=1e-3, rtol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_narrow_types_start_so_too_up_to_their_rounding(dtype):
+    layer, exact = started(4, 4, dtype=dtype), started(4, 4)
+    for name, weight in layer.named_parameters():
+        assert torch.equal(weight, exact.get_parameter(name).to(dtype)), name
+
+
 def test_heads_that_cannot_start_so_are_refused():
     with pytest.raises(InvalidInputError, match="head_init: expected a learned temperature"):
         ModelSpec(dim=16, heads=2, rank=8, head_init="farthest")

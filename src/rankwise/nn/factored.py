@@ -21,7 +21,7 @@ class FactoredMatrix:
     Spectral quantities come from a QR of both factors and an SVD of the small core,
     ``left = Q_l R_l``, ``right^T = Q_r R_r``, ``left right = Q_l (R_l R_r^T) Q_r^T``: O((M + N) K^2), and no
     M x N matrix unless ``dense()`` asks for one. Gram matrices are avoided: they halve the digits of small
-    singular values.
+    singular values. Of factors narrower than float32 they come in float32: no QR exists for narrower types.
     """
 
     left: Float[Tensor, "..."]
@@ -51,8 +51,8 @@ class FactoredMatrix:
 
     def svd(self) -> tuple[Float[Tensor, "*B M P"], Float[Tensor, "*B P"], Float[Tensor, "*B P N"]]:
         """Thin SVD ``U diag(s) Vh`` with P = min(M, K, N) singular values, largest first."""
-        left_basis, left_core = torch.linalg.qr(self.left)
-        right_basis, right_core = torch.linalg.qr(self.right.mT)
+        left_basis, left_core = torch.linalg.qr(_at_least_float32(self.left))
+        right_basis, right_core = torch.linalg.qr(_at_least_float32(self.right.mT))
         u, s, vh = torch.linalg.svd(left_core @ right_core.mT, full_matrices=False)
         return left_basis @ u, s, vh @ right_basis.mT
 
@@ -76,7 +76,13 @@ class FactoredMatrix:
         require_int("k", k, minimum=1)
         u, s, vh = self.svd()
         root = s[..., :k].sqrt()
-        return FactoredMatrix(u[..., :k] * root.unsqueeze(-2), vh[..., :k, :] * root.unsqueeze(-1))
+        left, right = u[..., :k] * root.unsqueeze(-2), vh[..., :k, :] * root.unsqueeze(-1)
+        return FactoredMatrix(left.to(self.left.dtype), right.to(self.right.dtype))
 
     def _core(self) -> Float[Tensor, "*B a b"]:
-        return torch.linalg.qr(self.left, mode="r").R @ torch.linalg.qr(self.right.mT, mode="r").R.mT
+        left, right = _at_least_float32(self.left), _at_least_float32(self.right.mT)
+        return torch.linalg.qr(left, mode="r").R @ torch.linalg.qr(right, mode="r").R.mT
+
+
+def _at_least_float32(factor: Float[Tensor, "*B a b"]) -> Float[Tensor, "*B a b"]:
+    return factor.to(torch.promote_types(factor.dtype, torch.float32))

@@ -50,4 +50,6 @@ def start_farthest(layer: MultiheadAttention, length: float = 1.0) -> None:
 
 
 def _orthonormal(rows: int, columns: int, like: Tensor) -> Tensor:
-    return nn.init.orthogonal_(torch.empty(rows, columns, device=like.device, dtype=like.dtype))
+    # no QR exists for types narrower than float32
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    return nn.init.orthogonal_(torch.empty(rows, columns, device=like.device, dtype=dtype))
