@@ -42,3 +42,11 @@ def test_inference_needs_no_gradient():
     layer, x = module(), torch.randn(2, 3, 5, dtype=torch.float64)
     with torch.no_grad():
         torch.testing.assert_close(layer(x), torch.nn.Sequential.forward(layer, x))
+
+
+def test_second_derivatives_exist_where_they_are_asked_for():
+    layer, x = module(), torch.randn(2, 3, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda inputs: layer(inputs, twice_differentiable=True), (x,))
+    first = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)[0]
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()

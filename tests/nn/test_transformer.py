@@ -83,6 +83,30 @@ def test_equals_torchs_encoder_layer_with_the_same_norm(place):
     torch.testing.assert_close(ours(x), expected, rtol=1e-10, atol=1e-10)
 
 
+def test_the_transforms_of_torch_func_work_on_the_whole_model():
+    """Gradients an example by vmap are those of one example after the other."""
+    model = Transformer(ModelSpec(dim=6, layers=2, heads=2, rank=3, feedforward=8), dtype=torch.float64)
+    weights = {name: weight.detach() for name, weight in model.named_parameters()}
+    x = draw(3, 4, 6)
+
+    def loss(parameters, example):
+        return torch.func.functional_call(model, parameters, (example[None],)).square().sum()
+
+    together = torch.func.vmap(torch.func.grad(loss), (None, 0))(weights, x)
+    for index, example in enumerate(x):
+        model.zero_grad()
+        model(example[None]).square().sum().backward()
+        for name, parameter in model.named_parameters():
+            if parameter.grad is not None:
+                torch.testing.assert_close(together[name][index], parameter.grad)
+
+
+def test_second_derivatives_exist_where_the_weights_are_asked_for():
+    model = Transformer(ModelSpec(dim=4, layers=2, heads=2, rank=3, feedforward=7), dtype=torch.float64)
+    x = draw(1, 3, 4).requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda inputs: model(inputs, return_weights=True)[0], (x,))
+
+
 def test_an_average_of_modules_is_the_mean_of_their_outputs():
     modules = [nn.MultiheadAttention(6, 2, batch_first=True, dtype=torch.float64) for _ in range(3)]
     layer = MultiheadAttention(6, 6, 3, average=3, dtype=torch.float64)

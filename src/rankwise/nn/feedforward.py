@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
+from rankwise.nn.hand_gradients import hand_gradients_apply
 from rankwise.spec import ModelSpec
 
 # Hidden activations of this many tokens are still in cache when used again: at W = 64, F = 2048 the whole batch
@@ -31,10 +33,11 @@ class FeedForward(nn.Sequential):
         )
         self.blocked = spec.activation == "relu" and spec.bias
 
-    def forward(self, x: Float[Tensor, "*B W"]) -> Float[Tensor, "*B W"]:
+    def forward(self, x: Float[Tensor, "*B W"], *, twice_differentiable: bool = False) -> Float[Tensor, "*B W"]:
+        """``twice_differentiable`` leaves out the blocked relu, which has a first derivative only."""
         first, _, second = self
-        trains_on_cpu = torch.is_grad_enabled() and x.device.type == "cpu" and not torch.compiler.is_compiling()
-        if self.blocked and trains_on_cpu and not torch.is_autocast_enabled("cpu"):
+        blocked = self.blocked and not twice_differentiable
+        if blocked and hand_gradients_apply(x) and not torch.is_autocast_enabled("cpu"):
             flat = _BlockedRelu.apply(x.flatten(0, -2), first.weight, first.bias, second.weight, second.bias)
             return flat.view(x.shape)
         return super().forward(x)
@@ -50,7 +53,7 @@ class _BlockedRelu(torch.autograd.Function):
     """``relu(x W_1^T + b_1) W_2^T + b_2``, forward and backward a block of tokens at a time.
 
     The F-wide activations are the bulk of the memory traffic; in blocks, the additions, the relu and its gradient
-    happen in place on what is still in cache.
+    happen in place on what is still in cache. There is no second derivative.
     """
 
     @staticmethod
@@ -71,6 +74,7 @@ class _BlockedRelu(torch.autograd.Function):
         return output
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Float[Tensor, "T W"]) -> tuple[Tensor, ...]:
         x, first, second, *hidden = ctx.saved_tensors
         buffer = x.new_empty(min(TOKENS_AT_ONCE, len(x)), len(first))

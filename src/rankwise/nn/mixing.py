@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from rankwise.errors import InvalidInputError
+from rankwise.nn.hand_gradients import hand_gradients_apply
 from rankwise.nn.masks import structural_mask
 from rankwise.nn.short_mix import ProductMix, ShortMix, products_pay, turning_pays
 
@@ -41,7 +42,7 @@ def softmax_mix(
         visible = structural_mask(queries.shape[1], keys.shape[1], causal=True, window=None, device=keys.device)
         visible = None if visible is None else visible[None, None]
     mixed: Tensor
-    if _trains_on_cpu(keys):
+    if hand_gradients_apply(keys):
         if visible is None and products_pay(queries, keys, values):
             mixed = ProductMix.apply(queries, keys, values)
             return mixed
@@ -89,12 +90,6 @@ def choose(choice: Int[Tensor, "B I H"], values: Float[Tensor, "B J W V"]) -> Fl
 def choice_weights(choice: Int[Tensor, "B I H"], keys: int, dtype: torch.dtype) -> Float[Tensor, "B H I J"]:
     """The one-hot attention matrix of a choice."""
     return (choice.transpose(1, 2)[..., None] == torch.arange(keys, device=choice.device)).to(dtype)
-
-
-def _trains_on_cpu(keys: Tensor) -> bool:
-    """Kernels with a gradient by hand are for ordinary training: the transforms of torch.func do not see through."""
-    transformed = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    return torch.is_grad_enabled() and keys.device.type == "cpu" and not transformed
 
 
 def _grouped_scores(queries: Float[Tensor, "B I H R"], keys: Float[Tensor, "B J G R"]) -> Float[Tensor, "B G I S J"]:

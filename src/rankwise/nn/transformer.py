@@ -61,7 +61,8 @@ class Block(nn.Module):
         x = self._joined(kept if self.attention_residual else None, change, self.attention_norm)
         if self.feedforward is not None and self.feedforward_norm is not None:
             inner = self.feedforward_norm(x) if self.pre else x
-            x = self._joined(x if self.residual else None, self.feedforward(inner), self.feedforward_norm)
+            change = self.feedforward(inner, twice_differentiable=return_weights)
+            x = self._joined(x if self.residual else None, change, self.feedforward_norm)
         return x, weights
 
     def _joined(self, x: Tensor | None, change: Tensor, norm: nn.Module) -> Tensor:
@@ -121,7 +122,8 @@ class Transformer(nn.Module):
     ) -> Tensor | tuple[Tensor, list[Tensor]]:
         """``tokens`` [B, Q, D] attend to ``points`` [B, N, D], or to themselves; one output a token.
 
-        ``return_weights`` adds the attention matrices of every layer, [B, H, Q, N] each.
+        ``return_weights`` adds the attention matrices of every layer, [B, H, Q, N] each; on a CPU it is also the path
+        that has second derivatives.
         """
         spec = self.spec
         for name, given in (("tokens", tokens), ("points", points)):
