@@ -32,6 +32,22 @@ def test_causal_softmax_has_full_numerical_but_not_hardmax_rank():
     assert (torch.linalg.matrix_rank(weights.double()) == 32).all()
 
 
+def test_a_row_that_sees_nothing_picks_no_column():
+    weights = torch.tensor([[0.0, 0.0, 0.0], [0.1, 0.2, 0.7], [0.0, 0.0, 0.0]])[None, None]
+    ranks = attention_ranks(weights)
+    for name in ("hardmax", "effective", "stable", "above_0.001"):
+        assert ranks[name].tolist() == pytest.approx([1.0]), name
+    assert attention_ranks(torch.zeros(1, 1, 3, 3))["hardmax"].tolist() == [0.0]
+
+
+@pytest.mark.parametrize("entry", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused(entry):
+    weights = torch.eye(3).expand(1, 2, 3, 3).clone()
+    weights[0, 1, 2, 0] = entry
+    with pytest.raises(InvalidInputError, match="weights: expected finite numbers"):
+        attention_ranks(weights)
+
+
 def test_what_is_not_a_stack_of_matrices_is_refused():
     with pytest.raises(ShapeError, match=r"expected \[examples, heads, queries, keys\]"):
         attention_ranks(torch.eye(3))
