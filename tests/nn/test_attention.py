@@ -279,6 +279,49 @@ def test_a_query_that_sees_nothing_gets_zeros(scores, keys, rank):
     assert all(p.grad.isfinite().all() for p in layer.parameters() if p.grad is not None)
 
 
+EMPTY = [
+    {},
+    {"heads": 16, "rank": 1},
+    {"rank": 32},
+    {"kv_heads": 2, "value_rank": 3},
+    {"causal": True},
+    {"window": 3},
+    {"rope": True, "qk_norm": True},
+    {"scores": "hardmax"},
+    {"scores": "hardmax", "causal": True},
+]
+
+
+@pytest.mark.parametrize("fields", EMPTY, ids=str)
+def test_without_keys_there_is_nothing_to_see(fields):
+    layer = randomised(MultiheadAttention(16, **{"heads": 4, "rank": 8} | fields))
+    x = torch.randn(2, 5, 16, requires_grad=True)
+    nothing = {"mask": torch.ones(5, 0, dtype=torch.bool), "key_mask": torch.ones(2, 0, dtype=torch.bool)}
+    for masks in ({}, nothing):
+        output = layer(x, x[:, :0], **masks)
+        assert torch.equal(output, torch.zeros(2, 5, 16))
+        output, weights = layer(x, x[:, :0], return_weights=True, **masks)
+        assert torch.equal(output, torch.zeros(2, 5, 16))
+        assert weights.shape == (2, layer.spec.heads, 5, 0)
+        output.sum().backward()
+        assert all(not p.grad.any() for p in layer.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("fields", EMPTY, ids=str)
+@pytest.mark.parametrize(("batch", "queries", "keys"), [(0, 5, 5), (0, 3, 120), (2, 0, 5), (2, 0, 120), (2, 0, 0)])
+def test_empty_inputs_have_empty_outputs(fields, batch, queries, keys):
+    layer = MultiheadAttention(16, **{"heads": 4, "rank": 8} | fields)
+    query, context = torch.randn(batch, queries, 16), torch.randn(batch, keys, 16)
+    for inputs in ((query,), (query, context)):
+        seen = inputs[-1].shape[1]
+        layer(*inputs).sum().backward()
+        with torch.no_grad():
+            assert layer(*inputs).shape == query.shape
+        output, weights = layer(*inputs, return_weights=True)
+        assert output.shape == query.shape
+        assert weights.shape == (batch, layer.spec.heads, queries, seen)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

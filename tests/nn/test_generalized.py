@@ -186,6 +186,13 @@ def test_what_phi_returns_is_checked(phi, message):
         module(torch.ones(2, 1, 4), torch.ones(2, 3, 4))
 
 
+@pytest.mark.parametrize("values", ["scaled_identity", "full"])
+def test_empty_inputs_have_empty_outputs(values):
+    module = GeneralizedHeads(4, 2, 3, BilinearScore(4, 2, 3), values=values)
+    assert module(torch.ones(0, 5, 4), torch.ones(0, 6, 4)).shape == (0, 5, 4)
+    assert module(torch.ones(2, 0, 4), torch.ones(2, 6, 4)).shape == (2, 0, 4)
+
+
 def test_the_simplex_check_can_be_turned_off():
     module = GeneralizedHeads(4, 2, 1, lambda keys, y: torch.ones(keys.shape[:-1]), check_simplex=False)
     torch.testing.assert_close(module(torch.ones(2, 1, 4), torch.ones(2, 3, 4)), torch.full((2, 1, 4), 3.0))

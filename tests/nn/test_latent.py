@@ -255,6 +255,19 @@ def test_a_row_that_sees_nothing_is_zero_with_finite_gradients(bias, causal):
         assert gradient.isfinite().all()
 
 
+@pytest.mark.parametrize(("batch", "count"), [(0, 5), (0, 120), (2, 0)])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("heads", [2, 16])
+def test_empty_inputs_have_empty_outputs(batch, count, causal, heads):
+    module = layer(replace(SPEC, causal=causal, heads=heads))
+    x = torch.zeros(batch, count, SPEC.dim, dtype=torch.float64)
+    module(x).sum().backward()
+    assert module(x).shape == x.shape
+    output, weights = module(x, return_weights=True)
+    assert output.shape == x.shape
+    assert weights.shape == (batch, heads, count, count)
+
+
 def test_a_head_may_be_blind_alone():
     module = layer()
     mask = torch.ones(1, SPEC.heads, 1, N, dtype=torch.bool)

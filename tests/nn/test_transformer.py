@@ -107,6 +107,13 @@ def test_second_derivatives_exist_where_the_weights_are_asked_for():
     assert torch.autograd.gradgradcheck(lambda inputs: model(inputs, return_weights=True)[0], (x,))
 
 
+def test_an_empty_batch_has_an_empty_output():
+    model = Transformer(ModelSpec(dim=4, layers=2, heads=2, rank=3, feedforward=7))
+    output = model(torch.zeros(0, 3, 4))
+    assert output.shape == (0, 3, 4)
+    output.sum().backward()
+
+
 def test_an_average_of_modules_is_the_mean_of_their_outputs():
     modules = [nn.MultiheadAttention(6, 2, batch_first=True, dtype=torch.float64) for _ in range(3)]
     layer = MultiheadAttention(6, 6, 3, average=3, dtype=torch.float64)

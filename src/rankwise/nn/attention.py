@@ -201,6 +201,9 @@ class MultiheadAttention(nn.Module):
         if not plain_causal or return_weights or spec.scores == "hardmax":
             structure = structural_mask(*sizes[2:], causal=spec.causal, window=spec.window, device=query.device)
             visible = combined_mask(structure, mask, key_mask, sizes)
+        if sizes[3] == 0:  # one key that nobody sees stands for none: a largest score needs scores
+            context, context_positions = query.new_zeros(sizes[0], 1, spec.source_dim), None
+            visible = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=query.device)
 
         one_mask = visible is None or visible.shape[1] == 1
         merge_scores = merged_scores_pay(spec, sizes)
@@ -221,6 +224,7 @@ class MultiheadAttention(nn.Module):
         elif return_weights:
             weights = softmax_weights(queries, keys, visible)
             mixed = weighted_sum(weights, values)
+            weights = weights[..., : sizes[3]]
         else:
             mixed = softmax_mix(queries, keys, values, visible, causal=plain_causal)
 

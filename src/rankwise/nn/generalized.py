@@ -99,7 +99,7 @@ class GeneralizedHeads(nn.Module):
             return torch.einsum("bqhn,h->bqn", weights, self.value_scale) @ points
         assert self.value_weight is not None
         mixed = weights.flatten(1, 2) @ points
-        return mixed.view(*queries.shape[:2], -1) @ self.value_weight.transpose(1, 2).flatten(0, 1)
+        return mixed.view(*queries.shape[:2], self.heads * self.dim) @ self.value_weight.transpose(1, 2).flatten(0, 1)
 
     def weights(self, queries: Float[Tensor, "B Q D"], points: Float[Tensor, "B N D"]) -> Float[Tensor, "B Q H N"]:
         """phi_h(K_h^T X, y) of every query and head."""

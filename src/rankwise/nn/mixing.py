@@ -123,7 +123,7 @@ def _weighted_sum(weights: Float[Tensor, "B G I S J"], values: Float[Tensor, "B 
     if weights.shape[1] != value_heads:  # keys and values are shared by different groups of heads
         weights = weights.transpose(1, 2).flatten(2, 3).unflatten(2, (value_heads, -1)).transpose(1, 2)
     mixed = torch.bmm(weights.flatten(2, 3).flatten(0, 1), values.transpose(1, 2).flatten(0, 1))
-    return mixed.view(*weights.shape[:4], -1).transpose(1, 2).flatten(2, 3)
+    return mixed.view(*weights.shape[:4], values.shape[3]).transpose(1, 2).flatten(2, 3)
 
 
 def _fused_mix(

@@ -123,7 +123,7 @@ def products_pay(
     heads, rank = queries.shape[2], max(keys.shape[3], values.shape[3])
     own = heads == keys.shape[2] == values.shape[2]
     exact = keys.dtype in (torch.float32, torch.float64)
-    return own and exact and heads >= _MANY_HEADS and queries.shape[1] * keys.shape[1] * rank < _PLAIN_LOOP
+    return own and exact and heads >= _MANY_HEADS and 0 < queries.shape[1] * keys.shape[1] * rank < _PLAIN_LOOP
 
 
 def turning_pays(
