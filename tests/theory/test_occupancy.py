@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import time
 
 import numpy as np
 import pytest
@@ -32,6 +33,27 @@ def test_window_mean_equals_enumeration(length: int, window: int) -> None:
     mean, _ = every_choice([range(max(0, i - window + 1), i + 1) for i in range(length)])
     assert hardmax_rank_mean(length, "window", window) == pytest.approx(mean, rel=1e-12)
     assert hardmax_rank_mean(length, "causal", window) == pytest.approx(mean, rel=1e-12)
+
+
+def key_by_key(length: int, window: int) -> float:
+    key = np.arange(1, length + 1)[:, None]
+    row = key + np.arange(window)
+    misses = np.where(row <= length, 1 - 1 / np.minimum(row, window), 1.0).prod(axis=1)
+    return length - float(misses.sum())
+
+
+@given(st.integers(1, 2000), st.floats(0, 1))
+def test_window_mean_equals_its_sum_over_keys(length: int, share: float) -> None:
+    window = 1 + int(share * (length - 1))
+    assert hardmax_rank_mean(length, "window", window) == pytest.approx(key_by_key(length, window), rel=1e-12)
+
+
+def test_window_mean_needs_no_array_of_its_length() -> None:
+    for length, window in ((10**15, 16), (10**15, 10**12)):
+        started = time.perf_counter()
+        mean = hardmax_rank_mean(length, "window", window)
+        assert time.perf_counter() - started < 0.1
+        assert mean / length == pytest.approx(1 - (1 - 1 / window) ** window, rel=2e-3)
 
 
 @pytest.mark.parametrize(("length", "queries"), [(3, 1), (3, 5), (5, 2), (1, 4)])

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from rankwise.errors import InvalidInputError, require_choice, require_int
 
 MASKS = ("full", "causal", "window")
@@ -46,7 +44,7 @@ def hardmax_rank_mean(length: int, mask: str = "full", window: int | None = None
         return float(length) if length == 1 else -length * math.expm1(rows * math.log1p(-1 / length))
     if reach == length:
         return (length + 1) / 2
-    return length - float(_window_misses(length, reach))
+    return length - _window_misses(length, reach)
 
 
 def hardmax_rank_var(length: int, mask: str = "full") -> float:
@@ -87,14 +85,19 @@ def visible_reach(length: int, mask: str, window: int | None) -> int | None:
 
 
 def _window_misses(length: int, window: int) -> float:
-    """Sum over keys j of the probability that none of the rows j .. min(n, j+w-1) picks j, for w < n."""
-    early = np.arange(1, window + 1)
-    last = np.minimum(length, early + window - 1)
-    keep = math.log1p(-1 / window) if window > 1 else -math.inf
-    with np.errstate(invalid="ignore"):
-        # rows j..w see i keys each: the product telescopes to (j-1)/w; rows past w see w keys each
-        after = np.where(last > window, (last - window) * keep, 0.0)
-    head = float(((early - 1) / window) @ np.exp(after))
-    late = np.arange(window + 1, length + 1)
-    rows = np.minimum(length, late + window - 1) - late + 1
-    return head + float(np.exp(rows * keep).sum())
+    """Sum over keys j of the probability that none of the rows j .. min(n, j+w-1) picks j, for w < n.
+
+    With q = 1 - 1/w, all three kinds of keys have closed sums: the first w (rows j .. w see i keys each and their
+    product telescopes to (j-1)/w, min(j-1, n-w) later rows miss with q each), the last, which e = 1, 2, .. rows see,
+    and those between, which w rows see.
+    """
+    if window == 1:
+        return 0.0
+    log_miss = math.log1p(-1 / window)
+    ending = min(window - 1, length - window)
+    miss_ending = math.exp(ending * log_miss)
+    first = (window - 1) * (1 - miss_ending * (1 + ending / window))
+    first += miss_ending * (window - 1 - ending * (ending + 1) / window) / 2
+    last = (window - 1) * (1 - miss_ending)
+    between = max(0, length - 2 * window + 1) * math.exp(window * log_miss)
+    return first + last + between
