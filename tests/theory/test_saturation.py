@@ -1,8 +1,10 @@
 """Where the rank saturates: by quadrature, checked with simulation on both sides of the answer."""
 
+import math
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,6 +90,22 @@ def test_causal_rank_on_a_line(length: int) -> None:
     assert abs(_line_causal(length) - simulated.mean) < 4 * simulated.standard_error
 
 
+def test_causal_rank_on_a_long_line_lacks_the_keys_that_are_left_out() -> None:
+    """A row picks the largest or the smallest key so far, by the sign of its query: no scores are needed."""
+    from rankwise.theory.saturation import _line_causal
+
+    length, trials = 12_000, 400
+    random = np.random.default_rng(3)
+    ranks = np.empty(trials)
+    for trial in range(trials):
+        key, up = random.standard_normal(length), random.random(length) < 0.5
+        best = np.where(up, np.maximum.accumulate(key), np.minimum.accumulate(key))
+        ranks[trial] = len(np.unique(best))
+    lacking = 2 * math.log(length / 2000)
+    assert abs(_line_causal(length) + lacking - ranks.mean()) < 4 * ranks.std() / math.sqrt(trials)
+    assert _line_causal(length) < ranks.mean() - 8 * ranks.std() / math.sqrt(trials)
+
+
 def test_a_tiny_deficit_is_extrapolated_and_says_so() -> None:
     found = saturation_dim(1024, 1e-6)
     assert found.status == "heuristic law"
@@ -105,8 +123,6 @@ def test_the_law_is_the_limit_of_small_deficits() -> None:
 
 def test_a_head_dim_that_grows_like_log_n_loses_ground() -> None:
     """Matched at n = 64, c log n keeps .906 of the plateau there and .70 at 16,384; c t^4 keeps it all."""
-    import math
-
     start, end = 64, 16_384
     matched = saturation_dim(start).value
     log_size = round(matched * math.log(end) / math.log(start))
@@ -141,6 +157,21 @@ def test_the_answer_is_the_smallest_that_passes(
 def test_deficit_must_be_between_0_and_1(deficit: object) -> None:
     with pytest.raises(InvalidInputError, match=r"^deficit: "):
         saturation_dim(64, deficit)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [({"length": 0}, "length"), ({"length": 1}, "length"), ({"length": 64, "deficit": 0}, "deficit")],
+)
+def test_the_law_refuses_what_it_cannot_divide_by(arguments: dict[str, float], named: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"^{named}: "):
+        saturation_law(**arguments)  # type: ignore[arg-type]
+
+
+def test_unit_keys_on_a_line_are_not_counted_though_their_ties_may_keep_enough() -> None:
+    line = simulate_hardmax_rank(3, 1, keys="unit", trials=4000)
+    assert line.mean > 0.7 * hardmax_rank_mean(3)
+    assert saturation_dim(3, 0.5, keys="unit").value == 2
 
 
 def test_theory_loads_without_torch() -> None:

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import ndtri
 
-from rankwise.errors import InvalidInputError, require_choice
+from rankwise.errors import InvalidInputError, require_choice, require_int
 from rankwise.theory.expected_rank import KEYS, expected_hardmax_rank, hardmax_rank_bounds
 from rankwise.theory.hardmax_simulation import RankEstimate, simulate_hardmax_rank
 from rankwise.theory.occupancy import hardmax_rank_mean, hardmax_rank_var, visible_reach
@@ -54,11 +54,14 @@ class Saturation:
 def saturation_dim(
     length: int, deficit: float = 0.1, *, mask: str = "full", keys: str = "gaussian", window: int | None = None
 ) -> Saturation:
-    """The smallest head dimension whose mean hardmax rank is at least ``1 - deficit`` of the mask's plateau."""
+    """The smallest head dimension whose mean hardmax rank is at least ``1 - deficit`` of the mask's plateau.
+
+    Unit keys are given at least a plane wherever a row sees two keys or more: on a line they are 1 or -1, so that most
+    of them tie and their rank is that of the rule for ties (``simulate_hardmax_rank`` tells it).
+    """
     reach = visible_reach(length, mask, window)
     require_choice("keys", keys, KEYS)
-    if isinstance(deficit, bool) or not isinstance(deficit, int | float) or not 0 < deficit < 1:
-        raise InvalidInputError(f"deficit: expected a number between 0 and 1, both excluded, got {deficit!r}")
+    _require_deficit(deficit)
 
     if length == 1 or reach == 1:
         return Saturation(1, "closed form")
@@ -90,7 +93,14 @@ def saturation_law(length: int, deficit: float = 0.1) -> float:
     about (1 - 1/e) - t^4/(4 e d). For the full mask and Gaussian keys it lies 7 to 10 % above what quadrature gives
     (length 256 to 10^6); the paper states a lower bound of order log length, which this does not contradict.
     """
+    require_int("length", length, minimum=2)
+    _require_deficit(deficit)
     return float(ndtri(1 / length)) ** 4 / (4 * (math.e - 1) * deficit)
+
+
+def _require_deficit(deficit: object) -> None:
+    if isinstance(deficit, bool) or not isinstance(deficit, int | float) or not 0 < deficit < 1:
+        raise InvalidInputError(f"deficit: expected a number between 0 and 1, both excluded, got {deficit!r}")
 
 
 def _smallest(shortfall: Callable[[int], float], deficit: float, guess: float, largest: int) -> int:
@@ -137,8 +147,9 @@ def _line_causal(length: int) -> float:
     """Key j >= 2 is an extreme of the first j with probability 2/j and still of the first l >= j with 2/l.
 
     Each row that sees it as an extreme picks it with probability 1/2, so k such rows in a row all miss it with
-    probability 2^-k; once it is no extreme it never is again. Key 1 is picked by row 1. Keys beyond the first 2000 add
-    next to nothing to a line's rank of about log n and are left out, which makes the answer a lower bound there.
+    probability 2^-k; once it is no extreme it never is again. Key 1 is picked by row 1. Keys beyond the first 2000 are
+    left out, which makes the answer a lower bound there: it lacks about 2 log(n / 2000), which is nothing next to the
+    plateau of (n + 1) / 2.
     """
     key = np.arange(2, min(length, 2000) + 1)[:, None]
     rows = np.arange(1, 65)
