@@ -78,10 +78,11 @@ def optimal_weights(
 
     ``queries`` and ``keys`` are [H, D]; a head does not depend on their lengths, so rows are normalised. Heads that
     are the same function ((q, k) and (-q, -k)) share their weight, complements ((q, k) and (q, -k)) are solved as the
-    one direction they span. Up to 2048 distinct heads the system is solved densely in float64. Beyond, conjugate
-    gradients (preconditioned with the linear part of the kernel) run on tiles of the kernel until the error is within
-    about ``tolerance`` of the least; tiles are kept while they fit into ``memory`` bytes and computed anew otherwise.
-    The error returned is the error of the weights returned.
+    one direction they span. Up to 2048 distinct heads, in dim 2 up to 8192, the system is solved densely in float64,
+    whatever ``memory`` is (it takes a few times 8 H^2 bytes). Beyond, conjugate gradients (preconditioned with the
+    linear part of the kernel) run on tiles of the kernel until the error is within about ``tolerance`` of the least;
+    tiles are kept while they fit into ``memory`` bytes and computed anew otherwise. The error returned is the error of
+    the weights returned.
     """
     if not 0 < tolerance < 1:
         raise InvalidInputError(f"tolerance: expected a number in (0, 1), got {tolerance!r}")
