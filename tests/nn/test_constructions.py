@@ -44,6 +44,13 @@ def test_exact_nearest_has_no_error_on_1e5_inputs(dim, points):
             assert torch.equal(module(batch.queries, batch.points), batch.targets)
 
 
+@pytest.mark.parametrize(("scale", "chosen"), [(1.0, 1), (10.0, 0)])
+def test_a_long_point_wins_without_being_nearest(scale, chosen):
+    points = torch.tensor([[[0.8 * scale, 0.6 * scale], [1.0, 0.0]]])
+    output = constructions.exact_nearest(2)(torch.tensor([[[1.0, 0.0]]]), points)
+    assert torch.equal(output[:, 0], points[:, chosen])
+
+
 def test_exact_farthest_is_self_attention_on_the_points():
     batch = FarthestNeighbor(9, 12).sample(2_000, generator(), dtype=DOUBLE)
     module = constructions.exact_farthest(9, dtype=DOUBLE)

@@ -23,8 +23,9 @@ from rankwise.nn.generalized import BilinearScore, GeneralizedHeads
 
 
 def exact_nearest(dim: int, *, beta: float | None = None, dtype: torch.dtype = torch.float32) -> MultiheadAttention:
-    """``X hardmax(X^T y)``: one full-rank head is nearest-neighbour search, exactly, for any N and any inputs.
+    """``X hardmax(X^T y)``: one full-rank head is nearest-neighbour search, exactly, for any N points of equal norm.
 
+    Of points of unequal norms it chooses the largest inner product, which a long one may have without being nearest.
     With ``beta`` it is the softmax ``X sm(beta X^T y)``, which tends to it as beta grows
     (rankwise.theory.depth.softmax_error says how fast).
     """
@@ -32,7 +33,7 @@ def exact_nearest(dim: int, *, beta: float | None = None, dtype: torch.dtype = t
 
 
 def exact_farthest(dim: int, *, beta: float | None = None, dtype: torch.dtype = torch.float32) -> MultiheadAttention:
-    """``X hardmax(-X^T y)``: the farthest neighbour; on points themselves, ``module(points)`` is self-attention."""
+    """``X hardmax(-X^T y)``: the farthest of points of equal norm; ``module(points)`` is self-attention."""
     return _full_rank_head(dim, -1.0, beta, dtype)
 
 
