@@ -105,6 +105,11 @@ def test_a_cold_start_averages_the_points(points: int) -> None:
         assert softmax_error(32, 0, points=points, draws=1 << 14) == pytest.approx(exact, rel=0.04)
 
 
+@pytest.mark.parametrize("dim", [16, 64, 1000])
+def test_the_most_points_that_are_answered_still_average_out(dim: int) -> None:
+    assert softmax_error(dim, 0, points=10**13, distribution="uniform") == pytest.approx(1, rel=1e-3)
+
+
 def test_monte_carlo_is_seeded() -> None:
     assert softmax_error(16, 5.0, points=4, draws=500) == softmax_error(16, 5.0, points=4, draws=500)
     assert softmax_error(16, 5.0, points=4, draws=500) != softmax_error(16, 5.0, points=4, draws=500, seed=1)
@@ -127,6 +132,7 @@ def test_colder_is_better(dim: int, beta: float, points: int, distribution: str)
         ({"beta": math.inf}, "beta"),
         ({"points": 1}, "points"),
         ({"points": 9}, "points"),
+        ({"points": 10**14, "distribution": "uniform"}, "points"),
         ({"distribution": "gaussian"}, "distribution"),
         ({"points": 3, "draws": 0}, "draws"),
     ],

@@ -20,6 +20,7 @@ from rankwise.theory.cells import legendre, sphere_density
 DISTRIBUTIONS = ("orthogonal", "uniform")
 _CUT = 40.0  # integrands are cut where they fall below exp(-40)
 _VALUES_AT_ONCE = 1 << 22
+_MOST_POINTS = 10**13  # (1 - p)^N is off by N times the rounding of 1 - p: by .001 here
 
 
 def softmax_error(
@@ -29,7 +30,8 @@ def softmax_error(
 
     ``orthogonal``: the N <= dim points are orthonormal; for N = 2 it is ``E[2 sigma(-sqrt2 beta |t|)^2]``, about
     0.546 c_d / beta for large beta, by quadrature; for N > 2 the average of ``draws`` seeded samples (relative standard
-    error about 1 / sqrt(draws)). ``uniform``: independent uniform points, by quadrature for any N.
+    error about 1 / sqrt(draws)). ``uniform``: independent uniform points, by quadrature for any N up to 10^13, from
+    where on float64 cannot hold the N-th power of a probability.
     """
     require_int("dim", dim, minimum=2)
     require_int("points", points, minimum=2)
@@ -37,6 +39,8 @@ def softmax_error(
     if isinstance(beta, bool) or not isinstance(beta, int | float) or not 0 <= beta < math.inf:
         raise InvalidInputError(f"beta: expected a finite number of at least 0, got {beta!r}")
     if distribution == "uniform":
+        if points > _MOST_POINTS:
+            raise InvalidInputError(f"points: expected at most {_MOST_POINTS:.0e} uniform points, got {points}")
         return _uniform(dim, beta, points)
     if points > dim:
         raise InvalidInputError(f"points: at most dim = {dim} points can be orthogonal, got {points}")
