@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ive
 
 from rankwise.errors import InvalidInputError
 from rankwise.theory.depth import softmax_error
@@ -105,7 +106,18 @@ def test_a_cold_start_averages_the_points(points: int) -> None:
         assert softmax_error(32, 0, points=points, draws=1 << 14) == pytest.approx(exact, rel=0.04)
 
 
-@pytest.mark.parametrize("dim", [16, 64, 1000])
+@pytest.mark.parametrize("points", [10**7, 10**9, 10**13])  # at 10^6, dim 4 is still 0.2 % above its limit
+@pytest.mark.parametrize(("dim", "beta"), [(2, 0.5), (2, 50.0), (3, 10.0), (4, 5.0)])
+def test_so_many_points_that_one_is_at_the_query_leave_the_shrinking_of_the_softmax(
+    dim: int, beta: float, points: int
+) -> None:
+    """In few dimensions the nearest point tends to y, the others to their mean, y I_{d/2}(beta) / I_{d/2-1}(beta)."""
+    shrunk = float(ive(dim / 2, beta) / ive(dim / 2 - 1, beta))
+    error = softmax_error(dim, beta, points=points, distribution="uniform")
+    assert error == pytest.approx((1 - shrunk) ** 2, rel=2e-3)
+
+
+@pytest.mark.parametrize("dim", [2, 3, 16, 64, 1000])
 def test_the_most_points_that_are_answered_still_average_out(dim: int) -> None:
     assert softmax_error(dim, 0, points=10**13, distribution="uniform") == pytest.approx(1, rel=1e-3)
 

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import betainc, expit
+from scipy.special import betainc, betaincinv, expit
 
 from rankwise.errors import InvalidInputError, require_choice, require_int
 from rankwise.theory.arrays import Array
@@ -75,7 +75,7 @@ def _uniform(dim: int, beta: float, points: int) -> float:
     # s spans many scales when many points share the softmax: equal steps of log s
     log_rate = np.arange(math.log(1e-8 / points), math.log(_CUT), 0.2)
     error = 0.0
-    below = _below(dim, highest)
+    below = _below(dim, top)
     for rate in np.exp(log_rate):
         survive = density * np.exp(-rate * odds)
         none = np.maximum(below - (density * -np.expm1(-rate * odds)).sum(-1), 0)
@@ -84,7 +84,7 @@ def _uniform(dim: int, beta: float, points: int) -> float:
         zeroth = (survive * odds).sum(-1)
         inner = (points - 1) * square * _power(none, points - 2)
         if points > 2:
-            cross = first**2 + (1 - highest**2) * zeroth**2
+            cross = first**2 + np.cos(top) ** 2 * zeroth**2
             inner = inner + (points - 1) * (points - 2) * cross * _power(none, points - 3)
         error += float(0.2 * rate**2 * np.exp(-rate) * (mass @ inner))
     return points * error
@@ -93,10 +93,7 @@ def _uniform(dim: int, beta: float, points: int) -> float:
 def _largest_angle(dim: int, points: int) -> tuple[Float[Array, " M"], Float[Array, " M"]]:
     """Nodes of asin M, weight times density; below the lowest, N - 1 others fit with probability exp(-40)."""
     end = _spread(dim)
-    grid = np.linspace(-end, end, 4097)
-    with np.errstate(divide="ignore"):
-        fits = grid[(points - 1) * np.log(_below(dim, np.sin(grid))) > -_CUT]
-    angle, weight = legendre(float(fits[0]), end, 96)
+    angle, weight = legendre(max(-end, _quantile(dim, math.exp(-_CUT / (points - 1)))), end, 96)
     return angle, weight * np.exp(sphere_density(dim, math.pi / 2 - angle))
 
 
@@ -138,10 +135,17 @@ def _orthogonal(dim: int, beta: float, points: int, draws: int, seed: int) -> fl
     return points * total / (draws * math.sqrt(2 * math.pi))
 
 
-def _below(dim: int, cosine: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """P[t < cosine] for a uniform direction."""
-    half = 0.5 * betainc(0.5, (dim - 1) / 2, cosine**2)
-    return np.where(cosine > 0, 0.5 + half, 0.5 - half)
+def _below(dim: int, angle: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """P[asin t < angle] for a coordinate t of a uniform direction."""
+    beyond = 0.5 * betainc((dim - 1) / 2, 0.5, np.cos(angle) ** 2)
+    return np.where(angle > 0, 1 - beyond, beyond)
+
+
+def _quantile(dim: int, probability: float) -> float:
+    """The angle with ``_below(dim, angle) == probability``."""
+    beyond = min(probability, 1 - probability)
+    polar = math.asin(math.sqrt(betaincinv((dim - 1) / 2, 0.5, 2 * beyond)))
+    return math.copysign(math.pi / 2 - polar, probability - 0.5)
 
 
 def _power(base: Float[Array, " M"], exponent: int) -> Float[Array, " M"]:
