@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from rankwise.audit.files.safetensors_file import SafetensorsFile
 from rankwise.audit.files.source import open_model
 from rankwise.errors import InvalidInputError, MissingExtraError
 from tiny_models import tiny_model
@@ -13,7 +14,7 @@ from tiny_models import tiny_model
 NAME = "layers.0.self_attn.q_proj.weight"
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 def test_every_number_is_widened_exactly(tmp_path, dtype):
     values = torch.randn(40, 30, generator=torch.Generator().manual_seed(0)).mul(3).to(dtype)
     save_file({"a": torch.zeros(3), "w": values}, tmp_path / "x.safetensors")
@@ -25,7 +26,39 @@ def test_every_number_is_widened_exactly(tmp_path, dtype):
 def test_all_codes_of_float8(tmp_path):
     codes = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn)
     save_file({"w": codes}, tmp_path / "x.safetensors")
-    np.testing.assert_array_equal(open_model(tmp_path / "x.safetensors").read("w"), codes.float().numpy())
+    np.testing.assert_array_equal(SafetensorsFile(tmp_path / "x.safetensors").read("w"), codes.float().numpy())
+
+
+def test_float8_codes_without_a_scale_are_not_taken_for_weights(tmp_path):
+    save_file({"w": torch.zeros(4, 3, dtype=torch.float8_e4m3fn)}, tmp_path / "x.safetensors")
+    source = open_model(tmp_path / "x.safetensors")
+    assert not source.readable("w")
+    assert source.unreadable_because("w") == "stored as F8_E4M3 without a known scale"
+    with pytest.raises(InvalidInputError, match="expected the scale of its float8 codes, w_scale_inv or w_scale, got"):
+        source.read("w")
+
+
+@pytest.mark.parametrize("ending", ["_scale", "_scale_inv"])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (200,), (200, 1)])
+@pytest.mark.parametrize("quantization", [{}, {"weight_block_size": None}, None])
+def test_float8_factors_for_the_tensor_or_for_each_row(tmp_path, ending, shape, quantization):
+    codes = torch.randn(200, 300, generator=torch.Generator().manual_seed(0)).to(torch.float8_e4m3fn)
+    factors = torch.rand(shape, generator=torch.Generator().manual_seed(1)) + 0.5
+    save_file({"w": codes, f"w{ending}": factors}, tmp_path / "x.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"quantization_config": quantization}))
+    source = open_model(tmp_path / "x.safetensors")
+    assert source.readable("w")
+    expected = codes.float() * (factors[:, None] if shape == (200,) else factors)
+    np.testing.assert_array_equal(source.read("w"), expected.numpy())
+
+
+@pytest.mark.parametrize("stated", [128, [128], [0, 128], ["a", 128]])
+def test_a_float8_block_that_cannot_be_meant(tmp_path, stated):
+    codes = torch.zeros(200, 300, dtype=torch.float8_e4m3fn)
+    save_file({"w": codes, "w_scale_inv": torch.ones(2, 3)}, tmp_path / "x.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"quantization_config": {"weight_block_size": stated}}))
+    with pytest.raises(InvalidInputError, match="weight_block_size: expected"):
+        open_model(tmp_path / "x.safetensors").read("w")
 
 
 def test_block_factors_of_float8_weights(tmp_path):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from rankwise.audit.reduce.cost import cost_meter, pooling_of
 from rankwise.audit.reduce.factored_model import load_factored
@@ -108,6 +108,17 @@ def test_half_precision_stays_half_precision(tmp_path):
         assert {tensor.dtype for tensor in load_file(tmp_path / "out" / file).values()} == {torch.bfloat16}
     query = load_file(tmp_path / "out" / "model.safetensors")["encoder.layer.0.attention.self.query.weight"]
     assert not query.unflatten(0, (5, 8))[:, 4:].any()
+
+
+def test_float8_codes_cannot_be_cut(tmp_path):
+    folder = saved(tiny_model("bert"), tmp_path / "m")
+    tensors = load_file(folder / "model.safetensors")
+    for name in [name for name in tensors if name.endswith("query.weight")]:
+        tensors[name] = tensors[name].to(torch.float8_e4m3fn)
+        tensors[f"{name}_scale"] = torch.ones(())
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(InvalidInputError, match="stored as F8_E4M3 with scales, which cannot be written back"):
+        reduce_model(folder, ReductionOptions(rank=4), out=tmp_path / "out")
 
 
 def test_a_damaged_factored_checkpoint_is_refused(tmp_path):

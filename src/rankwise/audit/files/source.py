@@ -16,10 +16,12 @@ import numpy as np
 
 from rankwise.audit.files.safetensors_file import SafetensorsFile, refuse_pickle
 from rankwise.audit.files.tensor_file import RealArray, TensorFile, TensorInfo
-from rankwise.errors import InvalidInputError, MissingExtraError, nearest_name
+from rankwise.errors import InvalidInputError, MissingExtraError, nearest_name, require_int
 from rankwise.shapes.strict_json import read_json_object
 
 INDEX = "model.safetensors.index.json"
+_SCALES = ("_scale_inv", "_scale")
+"""What float8 codes are multiplied by: DeepSeek's name for it, and that of compressed-tensors and ModelOpt."""
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
@@ -57,26 +59,62 @@ class ModelSource:
 
     def read(self, name: str) -> RealArray:
         """One tensor, upcast exactly to float32 (float64 stays); quantised ones are dequantised."""
-        tensor, scale = self._owner(name).read(name), f"{name}_scale_inv"
-        if not self.has(scale):
-            return tensor
-        # float8 of DeepSeek-V3: one factor for each square block
-        factors = self._owner(scale).read(scale)
-        stated = self.config.get("quantization_config", {}).get("weight_block_size", [128, 128])
-        if factors.shape != tuple(-(-size // block) for size, block in zip(tensor.shape, stated, strict=True)):
-            raise InvalidInputError(
-                f"{self.path}: {scale}: expected a factor for each {stated} block of {list(tensor.shape)}, "
-                f"got {list(factors.shape)}"
-            )
-        for row, line in enumerate(factors):
-            rows = tensor[row * stated[0] : (row + 1) * stated[0]]
-            rows *= np.repeat(line, stated[1])[: tensor.shape[1]]
-        return tensor
+        owner = self._owner(name)
+        if not self._is_float8(name):
+            return owner.read(name)
+        scale = self._scale_of(name)
+        if scale is None:
+            wanted = " or ".join(f"{name}{ending}" for ending in _SCALES)
+            raise InvalidInputError(f"{self.path}: {name}: expected the scale of its float8 codes, {wanted}, got none")
+        return self._scaled(owner.read(name), scale)
 
     def readable(self, name: str) -> bool:
-        """Whether ``read`` knows the type the tensor is stored in."""
+        """Whether ``read`` knows the type the tensor is stored in, and the scale its codes stand for."""
+        return self.unreadable_because(name) is None
+
+    def unreadable_because(self, name: str) -> str | None:
+        """Why ``read`` would refuse the tensor, None if it would not."""
         owner = self._owner(name)
-        return owner.readable(owner.tensors[name].dtype)
+        dtype = owner.tensors[name].dtype
+        if not owner.readable(dtype):
+            return f"stored as {dtype}, which only its own kernels read"
+        if self._is_float8(name) and self._scale_of(name) is None:
+            return f"stored as {dtype} without a known scale"
+        return None
+
+    def _is_float8(self, name: str) -> bool:
+        return self.info(name).dtype.startswith("F8_")
+
+    def _scale_of(self, name: str) -> str | None:
+        return next((f"{name}{ending}" for ending in _SCALES if self.has(f"{name}{ending}")), None)
+
+    def _scaled(self, tensor: RealArray, scale: str) -> RealArray:
+        """The values of float8 codes: one factor for all, for each row, or for each block (DeepSeek-V3)."""
+        factors = self._owner(scale).read(scale)
+        if factors.size == 1:
+            return tensor * factors.reshape(())
+        if factors.shape in ((len(tensor),), (len(tensor), 1)):
+            return tensor * factors.reshape(-1, *[1] * (tensor.ndim - 1))
+        height, width = block = self._float8_block()
+        blocks = [-(-size // length) for size, length in zip(tensor.shape, block, strict=False)]
+        if tensor.ndim != 2 or list(factors.shape) != blocks:
+            raise InvalidInputError(
+                f"{self.path}: {scale}: expected one factor, one for each row, or one for each {list(block)} block of "
+                f"{list(tensor.shape)}, got {list(factors.shape)}"
+            )
+        for row, line in enumerate(factors):
+            tensor[row * height : (row + 1) * height] *= np.repeat(line, width)[: tensor.shape[1]]
+        return tensor
+
+    def _float8_block(self) -> tuple[int, int]:
+        quantization = self.config.get("quantization_config")
+        stated = quantization.get("weight_block_size") if isinstance(quantization, Mapping) else None
+        if stated is None:
+            return 128, 128
+        if not isinstance(stated, list) or len(stated) != 2:
+            raise InvalidInputError(f"weight_block_size: expected two whole numbers, got {stated!r:.100}")
+        height, width = (require_int("weight_block_size", length, minimum=1) for length in stated)
+        return height, width
 
     def file_of(self, name: str) -> Path:
         """The file that holds a tensor."""

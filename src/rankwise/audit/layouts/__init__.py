@@ -33,7 +33,7 @@ LAYOUTS: dict[str, Callable[[ModelSource, ConfigPart], list[LayerRef]]] = {
 
 _ATTENTION = re.compile(r"(attn|attention|query|key|value|qkv|[qkvo]_proj)", re.IGNORECASE)
 # part of an audited layer, but no projection of it
-_KNOWN_BESIDE = re.compile(r"(relative_attention_bias|scale_inv|embeddings?|norm)", re.IGNORECASE)
+_KNOWN_BESIDE = re.compile(r"(relative_attention_bias|_scale|embeddings?|norm)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -75,17 +75,15 @@ def attention_layers(source: ModelSource, names: TensorNames | None = None) -> I
             raise InvalidInputError(message if str(source.path) in message else f"{source.path}: {message}") from None
     readable, unsupported = [], []
     for layer in layers:
-        strange = sorted({source.info(name).dtype for name in layer.tensors if not source.readable(name)})
-        if strange:
-            unsupported.append(
-                Unsupported(layer.name, f"stored as {', '.join(strange)}, which only its own kernels read")
-            )
+        reasons = sorted({reason for name in layer.tensors if (reason := source.unreadable_because(name)) is not None})
+        if reasons:
+            unsupported.append(Unsupported(layer.name, "; ".join(reasons)))
         else:
             readable.append(layer)
     unsupported += _leftovers(source, layers)
     if not readable:
-        reasons = "; ".join(f"{item.what}: {item.reason}" for item in unsupported[:3])
-        raise InvalidInputError(f"{source.path}: expected attention layers that can be read, got none: {reasons}")
+        missed = "; ".join(f"{item.what}: {item.reason}" for item in unsupported[:3])
+        raise InvalidInputError(f"{source.path}: expected attention layers that can be read, got none: {missed}")
     return Inventory(architecture, tuple(readable), tuple(unsupported), _notes(source))
 
 

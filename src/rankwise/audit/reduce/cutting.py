@@ -61,8 +61,9 @@ def prepare(
 ) -> Reducer:
     """Read every layer, and run ``tokens`` through the model to collect second moments, if both are given."""
     inventory = attention_layers(source)
-    refs = [ref for ref in inventory.layers if why_not_reducible(ref) is None]
-    untouched = [(ref.name, reason) for ref in inventory.layers if (reason := why_not_reducible(ref)) is not None]
+    reasons = {ref: why_not_reducible(ref) or _why_not_written(source, ref) for ref in inventory.layers}
+    refs = [ref for ref, reason in reasons.items() if reason is None]
+    untouched = [(ref.name, reason) for ref, reason in reasons.items() if reason is not None]
     untouched += [(item.what, item.reason) for item in inventory.unsupported]
     if not refs:
         raise InvalidInputError(
@@ -84,6 +85,12 @@ def prepare(
         for one, moments, judge in zip(weights, by_weights, judges, strict=True)
     )
     return Reducer(source, inventory.architecture, layers, tuple(untouched))
+
+
+def _why_not_written(source: ModelSource, ref: LayerRef) -> str | None:
+    """Cut weights would need new scales beside their codes, which are not made here."""
+    coded = sorted({source.info(name).dtype for name in ref.tensors if source.info(name).dtype.startswith("F8_")})
+    return f"stored as {', '.join(coded)} with scales, which cannot be written back" if coded else None
 
 
 def _collected(
