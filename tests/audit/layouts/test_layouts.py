@@ -172,6 +172,31 @@ def test_a_model_with_a_head_on_top_and_one_of_several_parts(saved, tmp_path):
         assert len(attention_layers(open_model(folder)).layers) == 2
 
 
+def test_the_layers_that_see_are_not_taken_for_those_of_the_text(saved, tmp_path):
+    folder = shutil.copytree(saved("gemma3"), tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    seeing = {
+        f"model.vision_tower.vision_model.encoder.layers.{layer}.self_attn.{part}_proj.weight": torch.zeros(6, 6)
+        for layer in range(2)
+        for part in "qkvo"
+    }
+    text = {f"model.language_model.{name}": tensor for name, tensor in tensors.items()}
+    save_file(seeing | text, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({"model_type": "gemma3", "text_config": config}))
+    inventory = attention_layers(open_model(folder))
+    assert [layer.q.tensor for layer in inventory.layers] == [
+        f"model.language_model.layers.{layer}.self_attn.q_proj.weight" for layer in range(2)
+    ]
+    assert {item.what for item in inventory.unsupported} == {
+        f"model.vision_tower.vision_model.encoder.layers.N.self_attn.{part}_proj.weight" for part in "qkvo"
+    }
+    copies = {name.replace("language_model", "other"): tensor.clone() for name, tensor in text.items()}
+    save_file(text | copies, folder / "model.safetensors")
+    with pytest.raises(InvalidInputError, match="expected one stack of layers, got several"):
+        attention_layers(open_model(folder))
+
+
 def test_older_gemma3_configurations(saved, tmp_path):
     folder = shutil.copytree(saved("gemma3"), tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())

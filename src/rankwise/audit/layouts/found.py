@@ -14,6 +14,10 @@ from rankwise.errors import InvalidInputError
 from rankwise.shapes.config import ConfigPart
 
 
+_SEEING = re.compile(r"(^|\.)(vision_tower|vision_model|visual)\.")
+"""Stacks beside the text's in models of several parts, whose layers may have the same names."""
+
+
 def text_part(config: Mapping[str, Any]) -> ConfigPart:
     """The configuration itself, or its text part in models of several parts."""
     part = ConfigPart(config)
@@ -33,6 +37,8 @@ def find_stack(source: ModelSource, *patterns: str, layers: int, extra: int = 0)
         for name in source.tensors:
             if match := matcher.fullmatch(name):
                 stacks.setdefault(match[1], set()).add(int(match[2]))
+        if len(stacks) > 1:
+            stacks = {stem: numbers for stem, numbers in stacks.items() if not _SEEING.search(stem)}
         if len(stacks) > 1:
             raise InvalidInputError(f"expected one stack of layers, got several: {', '.join(sorted(stacks))}")
         for stem, numbers in stacks.items():
