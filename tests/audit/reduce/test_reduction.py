@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -119,6 +121,46 @@ def test_float8_codes_cannot_be_cut(tmp_path):
     save_file(tensors, folder / "model.safetensors")
     with pytest.raises(InvalidInputError, match="stored as F8_E4M3 with scales, which cannot be written back"):
         reduce_model(folder, ReductionOptions(rank=4), out=tmp_path / "out")
+
+
+def hub_snapshot(folder, place):
+    """The files of ``folder`` as the hub's cache keeps them: links to blobs."""
+    snapshot, blobs = place / "models--a--b" / "snapshots" / "0123abcd", place / "models--a--b" / "blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    for number, file in enumerate(sorted(folder.iterdir())):
+        shutil.copy(file, blobs / str(number))
+        (snapshot / file.name).symlink_to(Path("../../blobs") / str(number))
+    return snapshot
+
+
+def test_a_snapshot_of_the_hub_is_written_whole(tmp_path):
+    folder = saved(tiny_model("bert"), tmp_path / "m")
+    (folder / "tokenizer.json").write_text("{}")
+    snapshot = hub_snapshot(folder, tmp_path)
+    (snapshot / "again.json").symlink_to("config.json")
+    reduce_model(snapshot, ReductionOptions(rank=4), out=tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "again.json", "config.json", "factored", "model.safetensors", "reduction.json", "tokenizer.json"
+    }  # fmt: skip
+    assert not any(path.is_symlink() for path in (tmp_path / "out").rglob("*"))
+    assert (tmp_path / "out" / "config.json").read_text() == (folder / "config.json").read_text()
+
+
+def test_what_links_lead_to_elsewhere_is_not_copied(tmp_path):
+    folder = saved(tiny_model("bert"), tmp_path / "m")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "secret.json").write_text("{}")
+    (folder / "secret.json").symlink_to(elsewhere / "secret.json")
+    (folder / "folder").symlink_to(elsewhere)
+    reduce_model(folder, ReductionOptions(rank=4), out=tmp_path / "out")
+    assert not list((tmp_path / "out").rglob("secret.json"))
+    (folder / "config.json").rename(elsewhere / "config.json")
+    (folder / "config.json").symlink_to(elsewhere / "config.json")
+    with pytest.raises(InvalidInputError, match=r"expected a config\.json to copy"):
+        reduce_model(folder, ReductionOptions(rank=4), out=tmp_path / "again")
+    assert not (tmp_path / "again").exists()
 
 
 def test_a_damaged_factored_checkpoint_is_refused(tmp_path):

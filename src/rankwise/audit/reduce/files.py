@@ -64,10 +64,10 @@ def write_reduction(
         raise InvalidInputError(f"{source.path}: expected safetensors to write back, got {source.format}")
     require_new(directory)
     with _whole_or_nothing(directory) as draft:
+        _copy_small_files(source.path if source.path.is_dir() else source.path.parent, draft)
         changed = changed_tensors(source, layers)
         for file in sorted({source.file_of(name) for name in source.tensors}):
             _write_shard(file, draft / file.name, changed)
-        _copy_small_files(source.path if source.path.is_dir() else source.path.parent, draft)
         written = {"same_shape": ".", "report": REPORT}
         paths = dict(zip(layers, module_paths, strict=True))
         factorable = [layer for layer in layers if why_not_factored(layer.ref) is None]
@@ -101,15 +101,27 @@ def _write_shard(original: Path, target: Path, changed: Mapping[str, Float[np.nd
 
 
 def _copy_small_files(folder: Path, draft: Path) -> None:
-    """Configuration, tokenizer and pooling; nothing that could be code or pickled."""
+    """Configuration, tokenizer and pooling; nothing that could be code or pickled, or that lies elsewhere."""
     for file in sorted([*folder.glob("*"), *folder.glob("*/*")]):
         place = file.relative_to(folder)
-        if file.is_symlink() or not file.is_file() or file.suffix not in _COPIED:
+        if not file.is_file() or file.suffix not in _COPIED or not _belongs(file, folder):
             continue
-        if file.stat().st_size > _LARGEST_COPY or (draft / place).exists():
+        if file.stat().st_size > _LARGEST_COPY:
             continue
         (draft / place).parent.mkdir(exist_ok=True)
         shutil.copyfile(file, draft / place)
+    if not (draft / "config.json").exists():
+        raise InvalidInputError(
+            f"{folder}: expected a config.json to copy, a file there or a link into the hub's cache, got none"
+        )
+
+
+def _belongs(file: Path, folder: Path) -> bool:
+    """Whether links lead no further than the model's folder, or the blobs beside the hub's snapshots of it."""
+    home, target = folder.resolve(), file.resolve()
+    return target.is_relative_to(home) or (
+        home.parent.name == "snapshots" and target.parent == home.parents[1] / "blobs"
+    )
 
 
 @contextmanager
