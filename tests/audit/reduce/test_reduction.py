@@ -83,6 +83,16 @@ def test_auto_finds_a_rank_within_the_tolerance_and_none_smaller_that_was_tried(
     assert set(document["cost"]) == {"cost", "cosine", "least_cosine", "retrieval"}
 
 
+def test_auto_says_when_cutting_the_values_alone_costs_too_much(tmp_path):
+    folder = saved(tiny_model("bert"), tmp_path / "m")
+    options = ReductionOptions(rank=None, value_rank=1, tolerance=0.0, curve=False, sensitivity=False)
+    with pytest.raises(InvalidInputError, match="expected a rank that costs at most 0, got none: --value-rank 1 alone"):
+        reduce_model(folder, options, texts, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    generous = ReductionOptions(rank=None, value_rank=1, tolerance=100.0, curve=False, sensitivity=False)
+    assert reduce_model(folder, generous, texts)["rank"] == 1
+
+
 def test_without_texts_nothing_is_run_or_measured(tmp_path):
     folder = saved(tiny_model("gpt2"), tmp_path / "m")
     document = reduce_model(folder, ReductionOptions(rank=3), out=tmp_path / "out")

@@ -199,13 +199,20 @@ def smallest_rank(
     cost: Callable[[int], float],
     *,
     tolerance: float,
+    value_rank: int | None = None,
 ) -> int:
     """The smallest rank whose cost is within ``tolerance``, by bisection; the cost is taken to fall with the rank.
 
-    The answer's own cost has been measured; that a smaller rank is not cheaper by accident has not.
+    The answer's own cost has been measured; that a smaller rank is not cheaper by accident has not. With values cut to
+    ``value_rank`` even the full rank may cost too much.
     """
     require_number("tolerance", tolerance, minimum=0)
     choices = rank_choices(reducer)
+    if value_rank is not None and (least := cost(choices[-1])) > tolerance:
+        raise InvalidInputError(
+            f"--rank auto: expected a rank that costs at most {tolerance:g}, got none: --value-rank {value_rank} alone "
+            f"costs {least:.3g}; cut values less, or allow more with --tolerance"
+        )
     fails, passes = -1, len(choices) - 1  # the full rank changes nothing
     while passes - fails > 1:
         middle = (fails + passes) // 2

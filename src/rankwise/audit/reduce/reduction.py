@@ -152,7 +152,12 @@ def _measured(
                 measured(one, by)
     if options.rank is None:
         steps.begin("smallest rank", len(rank_choices(reducer)).bit_length())
-        rank = smallest_rank(reducer, lambda k: measured(k, method).measured["cost"], tolerance=options.tolerance)
+        rank = smallest_rank(
+            reducer,
+            lambda k: measured(k, method).measured["cost"],
+            tolerance=options.tolerance,
+            value_rank=options.value_rank,
+        )
     else:
         rank = options.rank
         steps.begin("the chosen rank", 1)
