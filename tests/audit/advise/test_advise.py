@@ -8,7 +8,11 @@ import pytest
 from rankwise.audit.advise.advice import advice_document, advise, costs_of
 from rankwise.audit.advise.costs import costs, flash_tile, rounded_up, roundings
 from rankwise.audit.advise.inputs import situation
+from rankwise.audit.files.source import open_model
+from rankwise.audit.weights.audit import audit_weights
+from rankwise.errors import InvalidInputError
 from rankwise.shapes import ModelShape
+from rankwise.shapes.shape import LatentShape
 from rankwise.theory.bounds import rank_required
 from rankwise.theory.saturation import saturation_dim
 
@@ -153,3 +157,24 @@ def test_the_document_is_strict_json(config, need_file):
         assert {one["confidence"] for one in read["suggestions"]} <= {
             "theorem", "our derivation", "heuristic", "measurement"
         }  # fmt: skip
+
+
+def test_latent_attention_costs_the_same_by_audit_and_by_config(saved, tmp_path):
+    """The cache holds the latent, not the keys and values of every head; an older audit does not know its size."""
+    folder, file = saved("deepseek-v3"), tmp_path / "audit.json"
+    audit_weights(open_model(folder)).write(file)
+    by_audit, by_config = situation(audit=file), situation(config=folder)
+    assert by_audit.shape.latent == by_config.shape.latent == LatentShape(keyvalue=14, rope=4, query=18)
+    used = {"context": 64, "reach": None, "dtype": "bfloat16"}
+    assert costs(by_audit.shape, **used) == costs(by_config.shape, **used)
+    older = json.loads(file.read_text())
+    for layer in older["layers"]:
+        del layer["latent"]
+    file.write_text(json.dumps(older))
+    assert situation(audit=file, config=folder).shape == by_config.shape
+    with pytest.raises(InvalidInputError, match="add --config FILE or audit the model again"):
+        situation(audit=file)
+    older["layers"][0]["latent"] = {"keyvalue": "14", "rope": 4, "query": None}
+    file.write_text(json.dumps(older))
+    with pytest.raises(InvalidInputError, match=r"latent\.keyvalue: expected a whole number"):
+        situation(audit=file)

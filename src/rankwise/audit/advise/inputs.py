@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rankwise.audit.need.document import MeasuredNeed, read_need
-from rankwise.audit.weights.report import AuditReport, read_report
+from rankwise.audit.weights.report import LATENT_NOTE, AuditReport, read_report
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.shapes import ModelShape, read_config
 from rankwise.shapes.strict_json import read_json_object
@@ -122,8 +122,14 @@ def _shape_of_files(config: Path | None, report: AuditReport | None) -> ModelSha
         kv_heads=first.kv_heads,
         rank=first.rank,
         value_rank=first.value_rank,
+        latent=first.latent,
     )
     if read is None:
+        if first.latent is None and any(note.startswith(LATENT_NOTE) for note in first.notes):
+            raise InvalidInputError(
+                f"{report.model}: expected the sizes of its latent attention, without which costs are not known, got "
+                f"an audit from before they were kept; add --config FILE or audit the model again"
+            )
         return audited
     for what in ("dim", "heads", "rank"):
         if getattr(read, what) != getattr(audited, what):

@@ -12,8 +12,17 @@ from rankwise.audit.files.source import ModelSource
 from rankwise.audit.layouts import Inventory, LayerRef, LayerWeights, attention_layers, load_layer
 from rankwise.audit.weights.baseline import ov_baseline, qk_baseline
 from rankwise.audit.weights.overlap import overlaps
-from rankwise.audit.weights.report import AtDistance, AuditReport, GroupReport, HeadReport, LayerReport, NotAudited
+from rankwise.audit.weights.report import (
+    LATENT_NOTE,
+    AtDistance,
+    AuditReport,
+    GroupReport,
+    HeadReport,
+    LayerReport,
+    NotAudited,
+)
 from rankwise.audit.weights.spectra import Forms, ov_forms, qk_forms, ranks_of
+from rankwise.shapes.shape import LatentShape
 
 DISTANCES = (1, 16, 256, 4096)
 """How far back the keys of a rotary head are looked at, besides 0."""
@@ -92,7 +101,14 @@ def audit_layer(weights: LayerWeights, *, heads_of_model: int, pairs_of_model: i
         groups=groups,
         pairs=ref.heads * (ref.heads - 1) // 2,
         overlaps=qk_overlaps + ov_overlaps,
+        latent=_latent_shape(ref),
     )
+
+
+def _latent_shape(ref: LayerRef) -> LatentShape | None:
+    if ref.latent is None:
+        return None
+    return LatentShape(keyvalue=ref.latent.key_size, rope=ref.latent.rope, query=ref.latent.query_size)
 
 
 def _qk_reports(weights: LayerWeights, qk: Forms) -> list[HeadReport]:
@@ -148,7 +164,7 @@ def _notes(ref: LayerRef) -> tuple[str, ...]:
     if ref.q_head_norm is not None:
         notes.append("QK-norm: queries and keys are normalised, the weights only bound the rank of the scores")
     if ref.latent is not None:
-        notes.append("latent attention: the latent's norm is replaced by its typical size for inputs of unit size")
+        notes.append(f"{LATENT_NOTE}: the latent's norm is replaced by its typical size for inputs of unit size")
     if ref.score_bias is not None:
         notes.append(f"{ref.score_bias} bias: scores also have a term of the distance alone, not measured here")
     if ref.softcap is not None:

@@ -11,10 +11,13 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from rankwise.errors import InvalidInputError
+from rankwise.errors import InvalidInputError, require_int
+from rankwise.shapes.shape import LatentShape
 from rankwise.shapes.strict_json import parse_json_object
 
 FORMAT = "rankwise-audit/1"
+LATENT_NOTE = "latent attention"
+"""How the note of a layer with latent attention begins."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,8 @@ class LayerReport:
     pairs: int
     overlaps: tuple[Overlap, ...]
     """The redundant pairs, and the closest ones of each form."""
+    latent: LatentShape | None = None
+    """The sizes of latent attention, None for any other and in reports written before they were kept."""
 
     @property
     def name(self) -> str:
@@ -202,7 +207,7 @@ def read_report(path: Path) -> AuditReport:
 
 
 def _layer(values: dict[str, Any]) -> LayerReport:
-    known = {field.name: values[field.name] for field in fields(LayerReport)}
+    known = {field.name: values[field.name] for field in fields(LayerReport) if field.name != "latent"}
     return LayerReport(
         **known
         | {
@@ -215,7 +220,16 @@ def _layer(values: dict[str, Any]) -> LayerReport:
                 GroupReport(group["kv_head"], tuple(group["heads"]), Ranks(**group["qk"])) for group in values["groups"]
             ),
             "overlaps": tuple(Overlap(**pair | {"heads": tuple(pair["heads"])}) for pair in values["overlaps"]),
+            "latent": None if values.get("latent") is None else _latent(**values["latent"]),
         }
+    )
+
+
+def _latent(keyvalue: object, rope: object, query: object) -> LatentShape:
+    return LatentShape(
+        keyvalue=require_int("latent.keyvalue", keyvalue, minimum=1),
+        rope=require_int("latent.rope", rope, minimum=0),
+        query=None if query is None else require_int("latent.query", query, minimum=1),
     )
 
 
