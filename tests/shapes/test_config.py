@@ -179,6 +179,18 @@ def test_cache_bytes_are_what_transformers_keeps(config, tmp_path):
     assert place(config, tmp_path).kv_bytes_per_token == 2 * cached_numbers(config)
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (transformers.Qwen3NextConfig, {"num_hidden_layers": 10, "full_attention_interval": 3}),
+        (transformers.NemotronHConfig, {"num_hidden_layers": 6, "hybrid_override_pattern": "M-*ME*"}),
+    ],
+)
+def test_hybrids_attend_where_transformers_says(kind, said):
+    shape = shape_of_config({"hidden_size": 64, "num_attention_heads": 4} | said)
+    assert shape.cached_layers == kind(**said).layer_types.count("full_attention")
+
+
 def test_models_of_several_parts_are_placed_by_their_text(tmp_path):
     text = {"hidden_size": 24, "num_attention_heads": 4, "num_hidden_layers": 5, "intermediate_size": 8}
     clip = place(transformers.CLIPConfig(text_config=text), tmp_path / "clip")
@@ -263,6 +275,12 @@ def test_the_width_of_an_mlp_that_is_not_stated():
         ({"num_attention_heads_per_layer": [4, 8]}, None, "num_attention_heads_per_layer"),
         ({"swa_head_dim": 16, "head_dim": 32}, None, "swa_head_dim"),
         ({"attn_layer_period": 8}, None, "attn_layer_period"),
+        ({"num_hidden_layers": 9, "full_attention_interval": 4}, 2, None),
+        ({"full_attention_interval": 4, "layer_types": ["full_attention", "full_attention"]}, 2, None),
+        ({"num_hidden_layers": 7, "hybrid_override_pattern": "M-M*-E*"}, 2, None),
+        ({"hybrid_override_pattern": "M?"}, None, "layers of the kind '.' keep a state"),
+        ({"attn_type_list": [0, 1]}, None, "attn_type_list"),
+        ({"linear_attn_config": {"full_attn_layers": [2]}}, None, "linear_attn_config"),
     ],
 )
 def test_layers_that_are_not_alike(keys, cached, note):
@@ -299,6 +317,9 @@ LATENT = PLAIN | {"kv_lora_rank": 8, "qk_nope_head_dim": 4, "qk_rope_head_dim": 
         (PLAIN | {"intermediate_size": False}, "intermediate_size: .* got False"),
         (PLAIN | {"layer_types": ["full_attention"]}, "layer_types: expected one name for each of the 2 layers"),
         (PLAIN | {"layer_types": "full"}, "layer_types: expected a list of names, got 'full'"),
+        (PLAIN | {"full_attention_interval": 0}, "full_attention_interval: expected a whole number from 1"),
+        (PLAIN | {"hybrid_override_pattern": "M"}, "hybrid_override_pattern: expected one letter for each of the 2"),
+        (PLAIN | {"hybrid_override_pattern": ["M", "*"]}, "hybrid_override_pattern: expected one letter for each"),
         (PLAIN | {"num_kv_shared_layers": 2}, "num_kv_shared_layers: expected fewer than the 2 layers"),
         (PLAIN | {"num_kv_shared_layers": 1, "layer_types": ["mamba", "mamba"]}, "fewer than the 0 layers"),
         (PLAIN | {"state_size": 16}, "state_size: expected attention .*state-space models have none"),

@@ -43,6 +43,8 @@ _CACHING = {"full_attention", "sliding_attention", "chunked_attention", "window_
             "attention", "hybrid", "hybrid_sliding"}  # fmt: skip
 _STATELESS = {"linear_attention", "mamba", "mamba2", "conv", "recurrent", "mlp", "moe"}
 
+_LETTERS = {"M": "mamba", "E": "moe", "*": "full_attention", "-": "mlp"}
+
 _ELSEWHERE = {
     "head_ratio": "ConvBERT gives some heads to convolutions",
     "true_hidden_size": "MobileBERT attends inside a bottleneck",
@@ -212,14 +214,8 @@ def _cached_layers(part: ConfigPart, layers: int) -> tuple[int | None, str | Non
     if differing:
         return None, f"some layers have another shape ({', '.join(differing)}); the row shows the common one"
     cached = layers
-    for key in ("layer_types", "layers_block_type"):
-        kinds = part.values.get(key)
-        if kinds is None:
-            continue
-        if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
-            raise part.wrong(key, "a list of names", kinds)
-        if len(kinds) != layers:
-            raise part.wrong(key, f"one name for each of the {layers} layers", kinds)
+    kinds = _layer_kinds(part, layers)
+    if kinds is not None:
         unknown = sorted(set(kinds) - _CACHING - _STATELESS)
         if unknown:
             return None, f"layers of the kind {reprlib.repr(unknown[0])} keep a state the row does not count"
@@ -230,6 +226,28 @@ def _cached_layers(part: ConfigPart, layers: int) -> tuple[int | None, str | Non
     return cached - shared, None
 
 
+def _layer_kinds(part: ConfigPart, layers: int) -> list[str] | None:
+    """The kind of each layer, listed, by a pattern or by a period; None when nothing is said."""
+    for key in ("layer_types", "layers_block_type"):
+        kinds = part.values.get(key)
+        if kinds is None:
+            continue
+        if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
+            raise part.wrong(key, "a list of names", kinds)
+        if len(kinds) != layers:
+            raise part.wrong(key, f"one name for each of the {layers} layers", kinds)
+        return kinds
+    pattern = part.values.get("hybrid_override_pattern")  # Nemotron-H
+    if pattern is not None:
+        if not isinstance(pattern, str) or len(pattern) != layers:
+            raise part.wrong("hybrid_override_pattern", f"one letter for each of the {layers} layers", pattern)
+        return [_LETTERS.get(letter, letter) for letter in pattern]
+    if part.has("full_attention_interval"):  # Qwen3-Next: the last of each so many layers attends
+        interval = part.number("full_attention_interval")
+        return ["linear_attention" if layer % interval else "full_attention" for layer in range(1, layers + 1)]
+    return None
+
+
 _DIFFERING: dict[str, tuple[str, ...]] = {
     # key -> the keys it would have to agree with; none: its presence is enough
     "per_layer_config": (),
@@ -237,6 +255,8 @@ _DIFFERING: dict[str, tuple[str, ...]] = {
     "block_types": (),
     "attn_layer_period": (),
     "attn_layer_indices": (),
+    "attn_type_list": (),
+    "linear_attn_config": (),
     "cross_attention_layers": (),
     "num_attention_heads_per_layer": _HEADS,
     "num_key_value_heads_per_layer": _KV_HEADS,
