@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
 from rankwise.audit.need.curves import rank_grid, smallest_rank
-from rankwise.audit.need.forms import balanced_form, intrinsic_dimension, moments, pca_form
+from rankwise.audit.need.forms import Form, balanced_form, intrinsic_dimension, moments, pca_form
 from rankwise.audit.need.isotropic import isotropic_error, isotropic_need
 from rankwise.audit.need.measurement import NeedSettings, measure_need
 from rankwise.audit.need.retrieval import Pool, draw_contexts, retrieve
@@ -201,6 +201,27 @@ def test_a_random_key_has_error_one():
 
 def test_intrinsic_dimension_ignores_the_mean():
     assert intrinsic_dimension(gaussian(20_000, 6) + 100) == pytest.approx(6, rel=0.01)
+
+
+@pytest.mark.parametrize("context", [16, 300])
+def test_distances_that_are_too_many_to_keep_are_found_again(context, monkeypatch):
+    vectors = gaussian(2000, 6)
+    pool = Pool(vectors, vectors, own=True)
+    questions = draw_contexts(pool, context, 100, torch.Generator().manual_seed(1))
+
+    def trainer():
+        return Trainer(pool, pool, questions, Form(torch.eye(6), torch.eye(6)), context, steps=8, seed=0)
+
+    kept, again = trainer(), trainer()
+    forms = kept._snapshots(3)
+    assert kept._kept is not None
+    monkeypatch.setattr("rankwise.audit.need.training._KEPT_DISTANCES", 0)
+    found = again._snapshots(3)
+    assert again._kept is None
+    for one, other in zip(forms, found, strict=True):
+        if context <= 256:
+            assert torch.equal(one.left, other.left)
+        torch.testing.assert_close(one.left, other.left, rtol=1e-3, atol=1e-4)
 
 
 def test_rank_grid_and_bisection():

@@ -215,6 +215,18 @@ def test_masked_models_are_measured_on_the_same_hidden_tokens():
     assert meter.measure(running)["cost"] == 0
 
 
+def test_a_large_vocabulary_is_measured_a_few_texts_at_a_time(monkeypatch):
+    running = running_from(tiny_language_model("gpt2"), objective="causal")
+    whole = cost_meter(running, tokens(6)).original
+    monkeypatch.setattr("rankwise.audit.running.texts._NUMBERS_A_PASS", 2 * 12 * 50)
+    sizes = []
+    running.model.register_forward_hook(
+        lambda module, args, kwargs, out: sizes.append(len(out.logits)), with_kwargs=True
+    )
+    assert cost_meter(running, tokens(6)).original == pytest.approx(whole)
+    assert sizes == [2, 2, 2]
+
+
 def test_pooling_is_what_the_model_says(tmp_path):
     folder = saved(tiny_model("bert"), tmp_path / "m")
     running = load_running(folder)

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from rankwise.audit.running.activations import LayerAttention, _measure, attention_document, measure_attention
+from rankwise.audit.running.activations import (
+    LayerAttention,
+    _measure,
+    _Pattern,
+    attention_document,
+    measure_attention,
+)
 from rankwise.audit.running.mask_baseline import SeenMask
 from rankwise.audit.running.model import AttentionCall, running_from
 from saved_models import tokens
@@ -78,6 +84,30 @@ def test_pattern_and_content_are_told_apart():
     assert found.fixed_share(1) < 0.02
     # half pattern, half noise, by hand: fixed |p/2 - u/2|^2 = 1.25, all 5 * (half and half) = 5
     assert found.fixed_share(2) == pytest.approx(1.25 / 5, abs=0.03)
+
+
+def test_passes_of_more_texts_count_for_more():
+    """The average of unbiased parts, whatever the sizes of the passes."""
+    found = layer()
+    found.patterns = [_Pattern(8, [4.0], [1.0]), _Pattern(2, [1.0], [8.0])]
+    fixed, content = (8 * 4 + 2 * 1) / 10, (7 * 1 + 1 * 8) / 8
+    assert found.fixed_share(0) == pytest.approx(fixed / (fixed + content))
+
+
+def test_large_matrices_are_measured_a_few_texts_at_a_time(monkeypatch):
+    running = running_from(tiny_model("gpt2"), objective="causal")
+    whole = measure_attention(running, tokens(6))
+    passes = []
+    monkeypatch.setattr("rankwise.audit.running.texts._NUMBERS_A_PASS", 3 * 5 * 12**2)
+    parts = measure_attention(running, tokens(6), progress=lambda done, total: passes.append(total))
+    assert passes[0] == 2 * len(whole)
+    for one, other in zip(whole, parts, strict=True):
+        assert one.measures.keys() == other.measures.keys()
+        for name in one.measures:
+            np.testing.assert_allclose(one.measures[name], other.measures[name], rtol=1e-4)
+        assert len(other.patterns) == 2
+    monkeypatch.setattr("rankwise.audit.running.texts._NUMBERS_A_PASS", 1)
+    assert [pattern.texts for pattern in measure_attention(running, tokens(6))[0].patterns] == [2, 2, 2]
 
 
 def test_one_text_has_no_pattern_and_uniform_attention_no_share():

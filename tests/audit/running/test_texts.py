@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankwise.audit.running.texts import text_sequences, token_sequences
+from rankwise.audit.running.texts import text_sequences, texts_a_pass, token_sequences
 from rankwise.errors import InvalidInputError
 
 
@@ -76,3 +76,8 @@ def test_pickled_arrays_are_not_opened(tmp_path):
     np.save(tmp_path / "ids.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(InvalidInputError, match="npy"):
         token_sequences(tmp_path / "ids.npy", vocabulary=10)
+
+
+def test_a_pass_takes_as_many_texts_as_memory_allows():
+    assert [texts_a_pass(numbers) for numbers in (1, 2**24, 2**25, 2**27, 2**30)] == [8, 8, 4, 1, 1]
+    assert texts_a_pass(2**30, least=2) == 2

@@ -31,6 +31,7 @@ _SHARPNESS = 10.0  # of the softmax at first: standard deviation of the scores i
 _SNAPSHOTS = 4
 _WARM_UP = 10
 _SIGNIFICANT = 2.0
+_KEPT_DISTANCES = 2**26  # numbers, over all steps: 256 MB, contexts of up to 1310 keys in 200 steps
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ class Trainer:
         sharpness = torch.tensor(math.log(_SHARPNESS / max(spread, 1e-30))).requires_grad_()
         optimizer = torch.optim.Adam([left, right, sharpness], lr=_LEARNING_RATE)
         taken = []
-        for step, (asked, members, distances) in enumerate(self._questions):
+        for step, (asked, members) in enumerate(self._questions):
+            distances = self._distances(asked, members) if self._kept is None else self._kept[step]
             for group in optimizer.param_groups:
                 group["lr"] = _LEARNING_RATE * min(1.0, (step + 1) / _WARM_UP) * (1 - step / self.steps)
             scores = (queries[asked] @ left) @ (keys[members.flatten()] @ right).mT
@@ -81,15 +83,23 @@ class Trainer:
         return taken
 
     @cached_property
-    def _questions(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Queries asked [Q], members of the contexts [G, N] and distances [Q, G, N] of every step, for all ranks."""
+    def _questions(self) -> list[tuple[Tensor, Tensor]]:
+        """Queries asked [Q] and members of the contexts [G, N] of every step, for all ranks."""
         generator = torch.Generator().manual_seed(self.seed)
         drawn = []
         for _ in range(self.steps):
             asked = torch.randint(len(self.training.queries), (_QUERIES_A_STEP,), generator=generator)
-            members = self._contexts(generator)
-            drawn.append((asked, members, self._distances(asked, members)))
+            drawn.append((asked, self._contexts(generator)))
         return drawn
+
+    @property
+    def _many_distances(self) -> bool:
+        return _QUERIES_A_STEP * max(_KEYS_A_STEP, self.context) * self.steps > _KEPT_DISTANCES
+
+    @cached_property
+    def _kept(self) -> list[Tensor] | None:
+        """The distances of every step, None where they would fill the memory and are found again for each rank."""
+        return None if self._many_distances else [self._distances(asked, members) for asked, members in self._questions]
 
     def _contexts(self, generator: torch.Generator) -> Tensor:
         """Different keys in every context [G, N]; a query may meet itself, which is no question and does no harm."""
@@ -104,8 +114,13 @@ class Trainer:
         keys = self.training.keys[members]
         nearest = torch.einsum("qd,gnd->qgn", self.training.queries[asked], keys).argmax(-1)
         squares = keys.square().sum(-1)
-        apart = (squares.unsqueeze(1) + squares.unsqueeze(2) - 2 * keys @ keys.mT).clamp(min=0)
-        return apart[torch.arange(len(members)), nearest]
+        groups = torch.arange(len(members))
+        if self.context <= len(asked) or not self._many_distances:
+            apart = (squares.unsqueeze(1) + squares.unsqueeze(2) - 2 * keys @ keys.mT).clamp(min=0)
+            return apart[groups, nearest]
+        # only from keys that are nearest to a query: those between all keys of so large a context are too many
+        across = torch.einsum("qgd,gnd->qgn", keys[groups, nearest], keys)
+        return (squares[groups, nearest].unsqueeze(-1) + squares - 2 * across).clamp(min=0)
 
 
 def _gain(before: Float[Tensor, " Q"], after: Float[Tensor, " Q"]) -> float:

@@ -19,10 +19,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from rankwise.audit.running.model import RunningModel
+from rankwise.audit.running.texts import texts_a_pass
 from rankwise.errors import InvalidInputError
 from rankwise.shapes.strict_json import read_json_object
 
-TEXTS_AT_ONCE = 8
 _HIDDEN_SHARE = 0.15
 
 
@@ -50,12 +50,13 @@ class LanguageLoss:
     def measure(self, running: RunningModel) -> Mapping[str, float]:
         """``loss`` and ``cost``; the first model measured is the original."""
         total, count = 0.0, 0
-        for part in range(0, len(self.tokens), TEXTS_AT_ONCE):
-            tokens = self.tokens[part : part + TEXTS_AT_ONCE]
+        together = texts_a_pass(self.tokens.shape[1] * running.vocabulary)
+        for part in range(0, len(self.tokens), together):
+            tokens = self.tokens[part : part + together]
             if self.hidden is None:
                 logits, wanted = running(tokens).logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()
             else:
-                hidden = self.hidden[part : part + TEXTS_AT_ONCE]
+                hidden = self.hidden[part : part + together]
                 shown = tokens.masked_fill(hidden, self.mask_token or 0)
                 logits, wanted = running(shown).logits[hidden], tokens[hidden]
             total += float(cross_entropy(logits, wanted, reduction="none").double().sum())
@@ -78,8 +79,8 @@ class EmbeddingAgreement:
         """``cost``, ``cosine``, its least, and ``retrieval``; the first model measured is the original."""
         embeddings = torch.cat(
             [
-                pooled(running(self.tokens[part : part + TEXTS_AT_ONCE]).last_hidden_state, self.pooling)
-                for part in range(0, len(self.tokens), TEXTS_AT_ONCE)
+                pooled(running(tokens).last_hidden_state, self.pooling)
+                for tokens in self.tokens.split(texts_a_pass(self.tokens.shape[1]))
             ]
         ).double()
         embeddings = normalize(embeddings, dim=-1)

@@ -9,7 +9,9 @@ also given without the first column, and without rows that see nothing else.
 ``mean_t |A_t - U|^2 = |mean A - U|^2 + mean_t |A_t - mean A|^2``: the first part is a pattern of positions, the second
 depends on the text. The share of the first is reported, with the bias of T texts removed (the mean of T matrices still
 holds 1/T of their variance): F = max(0, |mean A - U|^2 - S/T), S = sum_t |A_t - mean A|^2 / (T - 1), share = F/(F + S).
-One text, and uniform attention, have no such share. A measurement, not a theorem.
+Texts are run a few at a time (eight, fewer where matrices are large): F and S are taken within each pass, F before it
+is cut at 0, and averaged over passes by their numbers of texts and of degrees of freedom. Passes of one text take no
+part. One text, and uniform attention, have no such share. A measurement, not a theorem.
 
 Legend: T texts, H heads, N queries, M keys.
 """
@@ -27,12 +29,20 @@ from torch import Tensor
 
 from rankwise.audit.running.mask_baseline import SeenMask, barrier, random_head_rank, seen_mask
 from rankwise.audit.running.model import AttentionCall, RunningModel
+from rankwise.audit.running.texts import texts_a_pass
 from rankwise.measure import effective_rank, energy_rank, hardmax_rank, numerical_rank, stable_rank
 from rankwise.nn.factored import FactoredMatrix
 
 _ROUNDING = 1e-12  # of squared probabilities in float32: uniform attention deviates from itself by less
-TEXTS_AT_ONCE = 8
-"""Texts in one pass: their matrices of one layer are in memory together, to separate pattern from content."""
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    """Of ``texts`` run together: unbiased |mean A - U|^2 and variance over texts, for every head."""
+
+    texts: int
+    fixed: list[float]
+    content: list[float]
 
 
 @dataclass(kw_only=True)
@@ -52,7 +62,7 @@ class LayerAttention:
     crosses: bool
     remark: str | None
     measures: dict[str, list[list[float]]] = field(default_factory=dict)
-    patterns: list[list[tuple[float, float]]] = field(default_factory=list)
+    patterns: list[_Pattern] = field(default_factory=list)
 
     @property
     def heads(self) -> int:
@@ -79,8 +89,10 @@ class LayerAttention:
         """How much of the head's deviation from uniform attention is the same in every text; None for one text."""
         if not self.patterns:
             return None
-        fixed = max(0.0, statistics.fmean(chunk[head][0] for chunk in self.patterns))
-        content = statistics.fmean(chunk[head][1] for chunk in self.patterns)
+        texts = [chunk.texts for chunk in self.patterns]
+        fixed = max(0.0, statistics.fmean([chunk.fixed[head] for chunk in self.patterns], weights=texts))
+        freedom = [count - 1 for count in texts]
+        content = statistics.fmean([chunk.content[head] for chunk in self.patterns], weights=freedom)
         return fixed / (fixed + content) if fixed + content > _ROUNDING else None
 
 
@@ -92,7 +104,7 @@ def measure_attention(
 ) -> list[LayerAttention]:
     """Every block's heads on every text; ``progress(done, total)`` counts blocks."""
     layers: list[LayerAttention] = []
-    chunks = tokens.split(TEXTS_AT_ONCE)
+    chunks = tokens.split(_texts_together(running, tokens))
     blocks = len(running.attention_names())
     for number, chunk in enumerate(chunks):
 
@@ -105,6 +117,13 @@ def measure_attention(
 
         running.watch(chunk, visit)
     return layers
+
+
+def _texts_together(running: RunningModel, tokens: Int64[Tensor, "T N"]) -> int:
+    """As many as one layer's matrices leave room for; two at least, to separate pattern from content."""
+    heads: list[int] = []
+    running.watch(tokens[:1, :2], lambda call: heads.append(call.probabilities.shape[1]))
+    return texts_a_pass(max(heads) * tokens.shape[1] ** 2, least=2)
 
 
 def _described(call: AttentionCall) -> LayerAttention:
@@ -142,20 +161,28 @@ def _rows_beyond_the_sink(visible: Bool[Tensor, "N M"] | None, queries: int) -> 
 
 
 def _measure(layer: LayerAttention, call: AttentionCall) -> None:
-    A = call.probabilities.double()
-    visible = None if call.visible is None else call.visible.expand(A.shape)[0, 0]
-    rows = _rows_beyond_the_sink(visible, A.shape[2])
+    shape = call.probabilities.shape
+    visible = None if call.visible is None else call.visible.expand(shape)[0, 0]
+    rows = _rows_beyond_the_sink(visible, shape[2])
+    # one head at a time: in double precision all of them would be several times what the model itself needs
+    heads = [_head_measures(call.probabilities[:, head : head + 1].double(), rows) for head in range(shape[1])]
+    found = {name: torch.cat([head[name] for head in heads], dim=1) for name in heads[0]}
+    if call.queries is not None and call.keys is not None:
+        found |= _logit_measures(call.queries, call.keys)
+    for name, values in found.items():
+        layer.measures.setdefault(name, []).extend(values.double().tolist())
+    if shape[0] > 1:
+        parts = [_pattern_and_content(call.probabilities[:, head].double(), visible) for head in range(shape[1])]
+        layer.patterns.append(_Pattern(shape[0], [fixed for fixed, _ in parts], [content for _, content in parts]))
+
+
+def _head_measures(A: Float[Tensor, "T 1 N M"], rows: Bool[Tensor, "N"]) -> dict[str, Tensor]:
     found = _matrix_measures(A) | {
         f"{name}_without_sink": value for name, value in _matrix_measures(_without_sink(A, rows)).items()
     }
     found["sink_share"] = A[:, :, rows, 0].mean(-1)
     found["max_probability"] = A.amax(-1).mean(-1)
-    if call.queries is not None and call.keys is not None:
-        found |= _logit_measures(call.queries, call.keys)
-    for name, values in found.items():
-        layer.measures.setdefault(name, []).extend(values.double().tolist())
-    if len(A) > 1:
-        layer.patterns.append(_pattern_and_content(A, visible))
+    return found
 
 
 def _matrix_measures(A: Float[Tensor, "T H N M"]) -> dict[str, Tensor]:
@@ -199,15 +226,14 @@ def _logit_measures(queries: Float[Tensor, "T H N R"], keys: Float[Tensor, "T G 
     }
 
 
-def _pattern_and_content(A: Float[Tensor, "T H N M"], visible: Bool[Tensor, "N M"] | None) -> list[tuple[float, float]]:
-    """Unbiased |mean A - U|^2 and variance over texts, for every head."""
+def _pattern_and_content(A: Float[Tensor, "T N M"], visible: Bool[Tensor, "N M"] | None) -> tuple[float, float]:
+    """Unbiased |mean A - U|^2 and variance over texts, of one head."""
     texts = len(A)
-    uniform = A.new_ones(A.shape[2:]) if visible is None else visible.to(A.dtype)
+    uniform = A.new_ones(A.shape[1:]) if visible is None else visible.to(A.dtype)
     uniform = uniform / uniform.sum(-1, keepdim=True).clamp(min=1)
     mean = A.mean(0)
-    content = (A - mean).square().sum((0, 2, 3)) / (texts - 1)
-    fixed = (mean - uniform).square().sum((1, 2)) - content / texts
-    return list(zip(fixed.tolist(), content.tolist(), strict=True))
+    content = float((A - mean).square().sum()) / (texts - 1)
+    return float((mean - uniform).square().sum()) - content / texts, content
 
 
 def attention_document(layers: Sequence[LayerAttention], *, texts: int, source: Sequence[str]) -> dict[str, Any]:

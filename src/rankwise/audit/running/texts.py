@@ -23,6 +23,13 @@ from rankwise.tasks.npy_file import map_npy
 MAX_TEXT_BYTES = 64 * 2**20
 """Enough for days of measuring; a larger file was hardly meant."""
 
+_TEXTS_A_PASS, _NUMBERS_A_PASS = 8, 2**27
+
+
+def texts_a_pass(numbers_a_text: int, *, least: int = 1) -> int:
+    """How many texts to run together when each makes that many numbers: eight, fewer where memory would not do."""
+    return min(_TEXTS_A_PASS, max(least, _NUMBERS_A_PASS // numbers_a_text))
+
 
 def text_sequences(
     files: Sequence[Path], tokenizer: Any, *, length: int, limit: int | None = None
