@@ -1,13 +1,19 @@
 """Spectra from thin factors against dense products."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
-from rankwise.audit.layouts import Rope
-from rankwise.audit.weights.spectra import forms, ranks_of, with_typical_latent
+from rankwise.audit.files.source import open_model
+from rankwise.audit.layouts import Rope, attention_layers, load_layer
+from rankwise.audit.weights.audit import audit_weights
+from rankwise.audit.weights.spectra import forms, qk_forms, ranks_of, with_amplitude, with_typical_latent
 from rankwise.measure import effective_rank, energy_rank, stable_rank
 
 
@@ -61,8 +67,8 @@ def test_rotated_forms_against_a_matrix_of_rotations(interleaved, start, pairs, 
     for frequency, (a, b) in zip(rope.frequencies, rope.pairs(), strict=True):
         # a key `distance` back, seen from its query: turned backwards
         cos, sin = np.cos(distance * frequency), np.sin(distance * frequency)
-        turn[[a, a, b, b], [a, b, a, b]] = 1.2 * np.array([cos, sin, -sin, cos])
-    found = forms(left, right).rotated(rope, distance)
+        turn[[a, a, b, b], [a, b, a, b]] = 1.2**2 * np.array([cos, sin, -sin, cos])  # of the query and of the key
+    found = forms(left, with_amplitude(right, rope)).rotated(rope, distance)
     for head in range(4):
         assert_values(found[head], dense_values(left[head], turn @ right[head // 2]))
 
@@ -111,6 +117,39 @@ def test_ranks_are_those_of_the_room_measure():
         assert found.stable == pytest.approx(float(stable_rank(singular_values=row)))
         assert found.energy_90 == int(energy_rank(singular_values=row, fraction=0.9))
     assert [found.numerical for found in ranks_of(values, 100)] == [7, 3, 0, 7]
+
+
+def test_yarn_multiplies_the_rotated_scores_twice(saved, tmp_path):
+    """Cosine and sine of queries and keys alike, at distance 0 too; with coordinates that do not turn, ranks see it."""
+    folder = shutil.copytree(saved("deepseek-v3"), tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    stretched = {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 64, "attention_factor": 1.5}
+    (folder / "config.json").write_text(json.dumps(config | {"rope_parameters": stretched | {"rope_theta": 1e4}}))
+    source = open_model(folder)
+    weights = load_layer(source, attention_layers(source).layers[0]).folded()
+    found, rope = qk_forms(weights), weights.ref.rope
+    assert (rope.amplitude, rope.start, rope.dims) == (1.5, 6, 4)
+    queries = weights.q @ with_typical_latent(weights.query_down, 0)
+    keys = weights.k @ with_typical_latent(weights.key_down, 4)
+    keys[:, 6:] *= 1.5**2
+    for head in range(3):
+        dense = np.linalg.svd(queries[head].T @ keys[head], compute_uv=False)
+        np.testing.assert_allclose(found.singular_values[head].numpy(), dense[: weights.ref.rank], rtol=1e-4)
+    torch.testing.assert_close(found.rotated(rope, 0), found.singular_values)
+
+
+@pytest.mark.parametrize(("down", "latent"), [("q_a_proj", 18), ("kv_a_proj_with_mqa", 14)])
+def test_what_a_latents_norm_divides_away_changes_no_form(saved, tmp_path, down, latent):
+    folder = shutil.copytree(saved("deepseek-v3"), tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    for name in [name for name in tensors if f"{down}.weight" in name]:
+        tensors[name][:latent] *= 10  # not the shared rotary rows behind the key's latent
+    save_file(tensors, folder / "model.safetensors")
+    reports = [audit_weights(open_model(path)).layers[0].head_reports for path in (saved("deepseek-v3"), folder)]
+    for one, other in zip(*reports, strict=True):
+        assert one.qk_norm == pytest.approx(other.qk_norm, rel=1e-4)
+        assert one.ov_norm == pytest.approx(other.ov_norm, rel=1e-4)
+        assert one.qk.effective == pytest.approx(other.qk.effective, rel=1e-4)
 
 
 def test_a_typical_latent_has_unit_size_for_inputs_of_unit_size():

@@ -13,7 +13,6 @@ from rankwise.audit.layouts.layer import Block, NormRef
 from rankwise.errors import InvalidInputError
 from rankwise.shapes.config import ConfigPart
 
-
 _SEEING = re.compile(r"(^|\.)(vision_tower|vision_model|visual)\.")
 """Stacks beside the text's in models of several parts, whose layers may have the same names."""
 

@@ -21,7 +21,7 @@ from rankwise.audit.weights.report import (
     LayerReport,
     NotAudited,
 )
-from rankwise.audit.weights.spectra import Forms, ov_forms, qk_forms, ranks_of
+from rankwise.audit.weights.spectra import Forms, ov_forms, qk_forms, ranks_of, with_amplitude
 from rankwise.shapes.shape import LatentShape
 
 DISTANCES = (1, 16, 256, 4096)
@@ -142,9 +142,11 @@ def _qk_reports(weights: LayerWeights, qk: Forms) -> list[HeadReport]:
 
 def _biased(weights: LayerWeights, qk: Forms) -> Tensor | None:
     """With the query's bias, and the key's where positions turn it; otherwise that one shifts all scores of a query."""
-    q_bias, k_bias = weights.q_bias, weights.k_bias if weights.ref.rope is not None else None
+    rope = weights.ref.rope
+    q_bias, k_bias = weights.q_bias, weights.k_bias if rope is not None else None
     if q_bias is None and k_bias is None:
         return None
+    k_bias = None if k_bias is None else with_amplitude(k_bias, rope)
     left, right = (None if bias is None else torch.from_numpy(bias).to(torch.float64) for bias in (q_bias, k_bias))
     return qk.with_bias(left, right)
 

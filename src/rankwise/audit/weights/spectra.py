@@ -45,12 +45,14 @@ class Forms:
         return len(self.left_cores) // len(self.right_cores)
 
     def rotated(self, rope: Rope, distance: int) -> Float[Tensor, "H S"]:
-        """Singular values of ``q^T R(-distance) k``, what a query sees of a key that many tokens back."""
+        """Singular values of ``q^T R(-distance) k``, what a query sees of a key that many tokens back.
+
+        A rotation only: the amplitude of ``rope`` is in the keys already, see ``with_amplitude``.
+        """
         angles = -distance * torch.from_numpy(rope.frequencies)
         turning = slice(rope.start, rope.start + rope.dims)
         keys = self.right_cores.clone()
-        cos, sin = rope.amplitude * angles.cos(), rope.amplitude * angles.sin()
-        keys[..., turning] = rotate(keys[..., turning], cos, sin, rope.interleaved)
+        keys[..., turning] = rotate(keys[..., turning], angles.cos(), angles.sin(), rope.interleaved)
         return self._values(self.left_cores, keys)
 
     def with_bias(self, left: Float[Tensor, "H R"] | None, right: Float[Tensor, "G R"] | None) -> Float[Tensor, "H S"]:
@@ -111,22 +113,36 @@ def forms(
 
 
 def qk_forms(weights: LayerWeights) -> Forms:
-    """``q_h^T k_g`` of a folded layer. Behind a latent norm, keys are divided by the latent's typical size."""
-    key_map = weights.key_down
-    if key_map is not None and weights.ref.latent is not None:
-        key_map = with_typical_latent(key_map, weights.ref.latent.rope)
-    return forms(weights.q, weights.k, weights.query_down, key_map)
+    """``q_h^T k_g`` of a folded layer at distance 0; latents in front of a norm are divided by their typical size."""
+    query_map, key_map, latent = weights.query_down, weights.key_down, weights.ref.latent
+    if query_map is not None:
+        query_map = with_typical_latent(query_map, 0)
+    if key_map is not None and latent is not None:
+        key_map = with_typical_latent(key_map, latent.rope)
+    return forms(weights.q, with_amplitude(weights.k, weights.ref.rope), query_map, key_map)
 
 
 def ov_forms(weights: LayerWeights) -> Forms | None:
     """``o_h^T v_g`` of a folded layer, None where the layer has no such matrices."""
     if weights.o is None or weights.v is None:
         return None
-    return forms(weights.o, weights.v, None, weights.key_down)
+    key_map, latent = weights.key_down, weights.ref.latent
+    if key_map is not None and latent is not None:
+        key_map = with_typical_latent(key_map, latent.rope)
+    return forms(weights.o, weights.v, None, key_map)
+
+
+def with_amplitude(keys: Float[np.ndarray, "G R *B"], rope: Rope | None) -> Float[np.ndarray, "G R *B"]:
+    """Keys, or their biases, with the factor that rotary positions put on the scores of the coordinates they turn."""
+    if rope is None or rope.amplitude == 1:
+        return keys
+    amplified = keys.copy()
+    amplified[:, rope.start : rope.start + rope.dims] *= rope.amplitude**2
+    return amplified
 
 
 def with_typical_latent(key_map: Float[np.ndarray, "B C"], rope: int) -> Float[np.ndarray, "B C"]:
-    """The map to (latent, rotary key) with the latent divided by its root mean square for inputs of unit size.
+    """The map to (latent, ``rope`` rotary coordinates), the latent divided by its root mean square for unit inputs.
 
     The latent's norm divides each token's latent by its own size and leaves the shared rotary key alone; without a
     typical size the two parts of one head could not be weighed against each other. A convention, exact for isotropic
