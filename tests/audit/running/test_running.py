@@ -6,6 +6,7 @@ import weakref
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 
 from rankwise.audit.running.model import load_running, running_from
@@ -201,3 +202,20 @@ def test_a_model_of_images_cannot_be_run_on_texts(tmp_path):
 def test_a_path_that_is_not_there_is_never_looked_for_elsewhere(tmp_path):
     with pytest.raises(InvalidInputError, match="never downloaded"):
         load_running(tmp_path / "gpt2")
+
+
+@pytest.mark.parametrize(
+    ("kind", "model"), [("Roberta", "RobertaModel"), ("Camembert", "CamembertModel"), ("MPNet", "MPNetModel")]
+)
+def test_the_longest_text_has_a_position_for_every_token(kind, model):
+    """These count from after the padding id, whatever their name."""
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=50, hidden_size=40, num_attention_heads=5, intermediate_size=44, num_hidden_layers=1,
+        max_position_embeddings=20, pad_token_id=1,
+    )  # fmt: skip
+    built = getattr(transformers, model)._from_config(config, attn_implementation="eager")
+    running = running_from(built, objective="embedding")
+    assert running.longest == 18
+    assert running(torch.full((1, 18), 5)).last_hidden_state.shape == (1, 18, 40)
+    unpadded = transformers.RobertaModel(transformers.RobertaConfig(**config.to_dict() | {"pad_token_id": None}))
+    assert running_from(unpadded, objective="embedding").longest == 20

@@ -98,10 +98,15 @@ class RunningModel:
         for key in ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length"):
             found = getattr(text, key, None)
             if isinstance(found, int) and found > 0:
-                # RoBERTa counts positions from after the padding id
-                offset = text.pad_token_id + 1 if "roberta" in str(text.model_type) else 0
-                return found - offset
+                return found - self._positions_before_the_first()
         return None
+
+    def _positions_before_the_first(self) -> int:
+        """RoBERTa and its kin count positions from after the padding id."""
+        for name, module in self.model.named_modules():
+            if isinstance(module, nn.Embedding) and "position" in name and module.padding_idx is not None:
+                return int(module.padding_idx) + 1
+        return 0
 
     def __call__(self, tokens: Int64[Tensor, "..."], **options: Any) -> Any:
         """The model's output for ``tokens`` [T, N]; encoder-decoder models get them on both sides."""
