@@ -15,6 +15,8 @@ from rankwise.errors import InvalidInputError
 class Words:
     """Every word is a token, its length the id; 1 and 2 enclose a piece."""
 
+    is_fast = True
+
     def __call__(self, text, *, truncation, max_length, return_overflowing_tokens, verbose):
         ids, inner = [len(word) for word in text.split()], max_length - 2
         return {"input_ids": [[1, *ids[at : at + inner], 2] for at in range(0, len(ids), inner)] or [[1, 2]]}
@@ -31,6 +33,17 @@ def test_pieces_are_whole_and_taken_from_files_in_turn(tmp_path):
     pieces = text_sequences([first, second], Words(), length=5)
     assert pieces.tolist() == [[1, 1, 1, 1, 2], [1, 3, 3, 3, 2]] * 2
     assert len(text_sequences([first, second], Words(), length=5, limit=3)) == 3
+
+
+def test_tokenizers_written_in_python_give_every_piece_too(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    file, tokenizer = written(tmp_path, "a.txt", "abcdefghij" * 5), transformers.ByT5Tokenizer()
+    pieces = text_sequences([file], tokenizer, length=16)
+    assert pieces.shape == (3, 16)
+    assert "".join(tokenizer.batch_decode(pieces, skip_special_tokens=True)) == ("abcdefghij" * 5)[:45]
+    assert pieces[:, -1].tolist() == [tokenizer.eos_token_id] * 3
+    with pytest.raises(InvalidInputError, match="expected at least 64 tokens, got 51"):
+        text_sequences([file], tokenizer, length=64)
 
 
 @pytest.mark.parametrize(

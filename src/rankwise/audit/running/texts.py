@@ -75,11 +75,7 @@ def token_sequences(
 
 
 def _pieces(file: Path, tokenizer: Any, length: int) -> list[list[int]]:
-    read = tokenizer(
-        _read_text(file), truncation=True, max_length=length, return_overflowing_tokens=True, verbose=False
-    )
-    rows = read["input_ids"]
-    rows = rows if rows and isinstance(rows[0], list) else [rows]
+    rows = _rows(_read_text(file), tokenizer, length)
     whole = [row for row in rows if len(row) == length]
     if not whole:
         longest = max(map(len, rows), default=0)
@@ -87,6 +83,17 @@ def _pieces(file: Path, tokenizer: Any, length: int) -> list[list[int]]:
             f"{file}: expected at least {length} tokens, got {longest}; choose --length {longest} or a longer text"
         )
     return whole
+
+
+def _rows(text: str, tokenizer: Any, length: int) -> list[list[int]]:
+    if not tokenizer.is_fast:  # those give the overflow as one list, without what encloses a piece
+        ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        inner = max(1, length - tokenizer.num_special_tokens_to_add())
+        starts = range(0, max(len(ids), 1), inner)
+        return [tokenizer.build_inputs_with_special_tokens(ids[start : start + inner]) for start in starts]
+    read = tokenizer(text, truncation=True, max_length=length, return_overflowing_tokens=True, verbose=False)
+    rows = read["input_ids"]
+    return rows if rows and isinstance(rows[0], list) else [rows]
 
 
 def _read_text(file: Path) -> str:
