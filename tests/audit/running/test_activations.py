@@ -142,6 +142,13 @@ def test_every_layer_gets_the_baseline_of_its_mask(name, kinds):
             assert 0 <= head["fixed_share"] <= 1
 
 
+def test_heads_of_one_coordinate_are_measured_too():
+    running = running_from(tiny_model("gpt2", n_embd=8, n_head=8), objective="causal")
+    document = attention_document(measure_attention(running, tokens()), texts=3, source=["drawn"])
+    assert document["layers"][0]["head_dim"] == 1
+    assert document["layers"][0]["baseline"]["random_head"] is None
+
+
 def test_heads_that_share_keys_are_told_and_random_ones_lie_at_the_baseline():
     model = tiny_model("llama", hidden_size=96, num_attention_heads=12, num_key_value_heads=4, head_dim=64, seed=3)
     running = running_from(model, objective="embedding")

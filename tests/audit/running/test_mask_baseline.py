@@ -42,3 +42,7 @@ def test_a_random_head_stays_below_the_barrier():
         ranks = [random_head_rank(64, head_dim, mask) for head_dim in (4, 16, 64)]
         assert ranks == sorted(ranks)
         assert ranks[-1] < barrier(64, 64, visible)
+
+
+def test_a_head_of_one_coordinate_has_no_baseline_of_its_own():
+    assert random_head_rank(64, 1, SeenMask(kind="causal")) is None

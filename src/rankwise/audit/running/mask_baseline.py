@@ -72,8 +72,9 @@ def uniform_choice_mean(visible: Bool[Tensor, "N M"]) -> float:
 def random_head_rank(length: int, head_dim: int, mask: SeenMask) -> float | None:
     """Mean hardmax rank of independent Gaussian queries and keys of this head dimension under this mask.
 
-    Below the barrier, which it reaches as the head dimension grows; None for masks without a name.
+    Below the barrier, which it reaches as the head dimension grows; None for masks without a name and for heads
+    of one coordinate, where all queries of a sign pick the same key.
     """
-    if mask.kind == "other":
+    if mask.kind == "other" or head_dim == 1:
         return None
     return expected_hardmax_rank(length, head_dim, mask.kind, window=mask.window)
