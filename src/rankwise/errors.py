@@ -86,11 +86,17 @@ def require_number(name: str, value: object, *, above: float | None = None, mini
     """``value`` as a float if it is a finite number within the given bound."""
     wanted = "a finite number"
     wanted += f" above {above:g}" if above is not None else f" of at least {minimum:g}" if minimum is not None else ""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidInputError(f"{name}: expected {wanted}, got {value!r}")
-    if (above is not None and value <= above) or (minimum is not None and value < minimum):
-        raise InvalidInputError(f"{name}: expected {wanted}, got {value!r}")
-    return float(value)
+    try:
+        number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+    except OverflowError:  # a whole number beyond all floats
+        number = math.inf
+    if (
+        not math.isfinite(number)
+        or (above is not None and number <= above)
+        or (minimum is not None and number < minimum)
+    ):
+        raise InvalidInputError(f"{name}: expected {wanted}, got {value!r:.100}")
+    return number
 
 
 def require_choice(name: str, value: object, choices: tuple[str, ...]) -> str:

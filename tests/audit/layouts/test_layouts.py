@@ -238,3 +238,37 @@ def test_an_unknown_layout_names_the_known_ones_and_the_way_out(saved, tmp_path,
     with pytest.raises(InvalidInputError, match="--q") as error:
         attention_layers(open_model(folder))
     assert spoil != "unknown" or "did you mean 'llama'" in str(error.value)
+
+
+YARN = {"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 64}
+LONG = {"rope_type": "longrope", "short_factor": [1.0] * 4, "original_max_position_embeddings": 64}
+
+
+@pytest.mark.parametrize(
+    ("rope", "message"),
+    [
+        ({"rope_theta": 10**400}, "rope_theta: expected a finite number above 0, got 1000"),
+        ({"rope_type": ["x"]}, r"rope_type: expected one of .*, got \['x'\]"),
+        ({"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 1,
+          "original_max_position_embeddings": 64}, "high_freq_factor: expected a finite number above 1, got 1"),
+        (YARN | {"rope_theta": 1.0}, "rope_theta: expected a finite number above 1, got 1.0"),
+        (LONG | {"factor": "4"}, "factor: expected a finite number above 0, got '4'"),
+        (LONG | {"factor": 4, "original_max_position_embeddings": 1}, "expected a finite number above 1, got 1"),
+        (LONG | {"max_position_embeddings": "64"}, "max_position_embeddings: expected a finite number above 0"),
+    ],
+)  # fmt: skip
+def test_rotary_positions_that_cannot_be_meant(saved, tmp_path, rope, message):
+    folder = shutil.copytree(saved("llama"), tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text()) | {"rope_parameters": {"rope_theta": 1e4} | rope}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InvalidInputError, match=message):
+        attention_layers(open_model(folder))
+
+
+def test_a_latent_models_stretch_needs_its_factor(saved, tmp_path):
+    folder = shutil.copytree(saved("deepseek-v3"), tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    stretched = {"type": "yarn", "mscale_all_dim": 1.0}
+    (folder / "config.json").write_text(json.dumps(config | {"rope_parameters": stretched}))
+    with pytest.raises(InvalidInputError, match="factor: expected a finite number above 0, got None"):
+        attention_layers(open_model(folder))

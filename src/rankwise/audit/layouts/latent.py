@@ -89,7 +89,7 @@ def _yarn_scale(config: ConfigPart) -> float:
     rope = config.values.get("rope_parameters") or config.values.get("rope_scaling") or {}
     if not isinstance(rope, dict) or rope.get("rope_type", rope.get("type", "default")) == "default":
         return 1.0
-    return yarn_mscale(rope["factor"], rope["mscale_all_dim"]) ** 2 if rope.get("mscale_all_dim") else 1.0
+    return yarn_mscale(rope.get("factor"), rope["mscale_all_dim"]) ** 2 if rope.get("mscale_all_dim") else 1.0
 
 
 def _bias_notes(source: ModelSource, attention: str) -> tuple[str, ...]:

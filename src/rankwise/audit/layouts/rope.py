@@ -71,14 +71,14 @@ def read_rope(
         )
     plain = base ** (-np.arange(0, dims, 2) / dims)
     sort = values.get("rope_type", values.get("type", "default"))
-    if sort not in _SCALINGS:
+    if not isinstance(sort, str) or sort not in _SCALINGS:
         raise InvalidInputError(f"rope_type: expected one of {', '.join(_SCALINGS)}, got {sort!r:.60}")
     frequencies, amplitude = _SCALINGS[sort](plain, base, values)
     return Rope(frequencies, interleaved, start, amplitude)
 
 
-def _number(values: Mapping[str, Any], key: str, default: float | None = None) -> float:
-    return require_number(key, values.get(key, default), above=0)
+def _number(values: Mapping[str, Any], key: str, default: float | None = None, *, above: float = 0) -> float:
+    return require_number(key, values.get(key, default), above=above)
 
 
 def _plain(plain: np.ndarray, base: float, values: Mapping[str, Any]) -> tuple[np.ndarray, float]:
@@ -91,7 +91,8 @@ def _linear(plain: np.ndarray, base: float, values: Mapping[str, Any]) -> tuple[
 
 def _llama3(plain: np.ndarray, base: float, values: Mapping[str, Any]) -> tuple[np.ndarray, float]:
     """Slow pairs are stretched by ``factor``, fast ones kept, those between mixed."""
-    low, high = _number(values, "low_freq_factor"), _number(values, "high_freq_factor")
+    low = _number(values, "low_freq_factor")
+    high = _number(values, "high_freq_factor", above=low)
     length = _number(values, "original_max_position_embeddings")
     turns = plain * length / (2 * math.pi)
     kept = np.clip((turns - low) / (high - low), 0, 1)
@@ -101,6 +102,7 @@ def _llama3(plain: np.ndarray, base: float, values: Mapping[str, Any]) -> tuple[
 def _yarn(plain: np.ndarray, base: float, values: Mapping[str, Any]) -> tuple[np.ndarray, float]:
     """Peng et al. 2023: pairs of many turns kept, of few turns stretched, a linear ramp between."""
     factor, half = _number(values, "factor"), len(plain)
+    require_number("rope_theta", base, above=1)  # otherwise no pair turns slower than another
     length = _number(values, "original_max_position_embeddings", values.get("max_position_embeddings"))
 
     def pair_of(turns: float) -> float:
@@ -128,15 +130,18 @@ def _longrope(plain: np.ndarray, base: float, values: Mapping[str, Any]) -> tupl
     divisors = np.array([require_number("short_factor", value, above=0) for value in short])
     if values.get("attention_factor") is not None:
         return plain / divisors, _number(values, "attention_factor")
-    length = _number(values, "original_max_position_embeddings", values.get("max_position_embeddings"))
-    factor = values.get("factor") or values.get("max_position_embeddings", length) / length
+    length = _number(values, "original_max_position_embeddings", values.get("max_position_embeddings"), above=1)
+    if values.get("factor") is not None:
+        factor = _number(values, "factor")
+    else:
+        factor = _number(values, "max_position_embeddings", length) / length
     return plain / divisors, 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(length))
 
 
-def yarn_mscale(factor: float, mscale: float) -> float:
+def yarn_mscale(factor: object, mscale: object) -> float:
     """``1 + 0.1 mscale log(factor)``, 1 for factors up to 1: YaRN's temperature."""
-    factor, mscale = require_number("factor", factor, above=0), require_number("mscale", mscale, minimum=0)
-    return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1.0
+    stretch, weight = require_number("factor", factor, above=0), require_number("mscale", mscale, minimum=0)
+    return 1.0 if stretch <= 1 else 0.1 * weight * math.log(stretch) + 1.0
 
 
 _SCALINGS = {
