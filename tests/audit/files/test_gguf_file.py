@@ -5,6 +5,7 @@ import pytest
 
 from rankwise.audit.files.source import open_model
 from rankwise.audit.layouts import attention_layers, load_layer
+from rankwise.audit.layouts.rope import read_rope
 from rankwise.audit.weights.audit import audit_weights
 from rankwise.errors import InvalidInputError, MissingExtraError
 
@@ -25,7 +26,8 @@ def write(path, architecture="llama", quantisation="F32", edit=None, **metadata)
     writer.add_token_list([f"token {i}" for i in range(5000)])
     writer.add_token_scores([0.5] * 5000)
     for key, value in metadata.items():
-        writer.add_uint32(f"{architecture}.{key}", value)
+        add = {str: writer.add_string, float: writer.add_float32, int: writer.add_uint32}[type(value)]
+        add(f"{architecture}.{key}", value)
     rng = np.random.default_rng(0)
     written = {}
     for layer in range(LAYERS):
@@ -81,6 +83,42 @@ def test_llamas_pairs_are_neighbours_in_gguf_and_halves_elsewhere(tmp_path):
         (first, *_) = attention_layers(open_model(tmp_path / f"{name}.gguf")).layers
         assert first.rope.interleaved is interleaved
         assert first.mask == "causal"
+
+
+def rope_of(path, architecture="llama", **metadata):
+    write(path, architecture=architecture, **metadata)
+    return attention_layers(open_model(path)).layers[-1].rope
+
+
+def test_stretched_positions_are_those_a_configuration_would_state(tmp_path):
+    stated = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 32}
+    found = rope_of(tmp_path / "m.gguf", "qwen2", **stated)
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+    expected = read_rope({"rope_scaling": yarn}, RANK)
+    np.testing.assert_array_equal(found.frequencies, expected.frequencies)
+    assert found.amplitude == expected.amplitude == pytest.approx(1 + 0.1 * np.log(4))
+    plain = 10_000.0 ** (-np.arange(0, RANK, 2) / RANK)
+    assert found.frequencies[-1] == pytest.approx(plain[-1] / 4)
+
+    more = {"rope.scaling.yarn_attn_factor": 0.5, "rope.scaling.yarn_beta_fast": 16.0}
+    found = rope_of(tmp_path / "more.gguf", "qwen2", **stated | more)
+    expected = read_rope({"rope_scaling": yarn | {"beta_fast": 16.0}}, RANK)
+    np.testing.assert_array_equal(found.frequencies, expected.frequencies)
+    assert found.amplitude == 0.5 * expected.amplitude
+
+    shorter = {key: stated[key] for key in ("rope.scaling.type", "rope.scaling.factor")}
+    found = rope_of(tmp_path / "trained.gguf", "qwen2", **shorter, context_length=32)
+    np.testing.assert_array_equal(found.frequencies, read_rope({"rope_scaling": yarn}, RANK).frequencies)
+
+
+def test_linear_stretch_with_and_without_its_factor(tmp_path):
+    plain = rope_of(tmp_path / "plain.gguf").frequencies
+    linear = rope_of(tmp_path / "m.gguf", **{"rope.scaling.type": "linear", "rope.scaling.factor": 2.0})
+    np.testing.assert_array_equal(linear.frequencies, plain / 2)
+    without = rope_of(tmp_path / "without.gguf", **{"rope.scaling.type": "linear"})
+    np.testing.assert_array_equal(without.frequencies, plain)
+    with pytest.raises(InvalidInputError, match=r"rope_type: expected one of .*, got 'spiral'"):
+        rope_of(tmp_path / "x.gguf", **{"rope.scaling.type": "spiral", "rope.scaling.factor": 2.0})
 
 
 def test_gemma_alternates_and_gains_are_complete(tmp_path):

@@ -6,17 +6,23 @@ neighbours; other architectures keep theirs. Gemma's gains are stored with the o
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
+from typing import Any
 
 from rankwise.audit.files.source import ModelSource
 from rankwise.audit.layouts.found import bias, columns, find_stack, optional, rms_norm, rows
 from rankwise.audit.layouts.layer import LayerRef, MaskKind
-from rankwise.audit.layouts.rope import Rope
+from rankwise.audit.layouts.rope import Rope, read_rope
 from rankwise.errors import InvalidInputError, nearest_name, require_number
 from rankwise.shapes.config import ConfigPart
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3")
 _INTERLEAVED = ("llama",)
+_YARN_KEYS = {
+    "original_max_position_embeddings": "rope.scaling.original_context_length",
+    "beta_fast": "rope.scaling.yarn_beta_fast",
+    "beta_slow": "rope.scaling.yarn_beta_slow",
+}
 
 
 def gguf_layers(source: ModelSource) -> tuple[str, list[LayerRef]]:
@@ -77,20 +83,39 @@ def _rope(source: ModelSource, config: ConfigPart, rank: int, family: str, mask:
     dims = config.number("rope.dimension_count", default=rank)
     if dims % 2 or dims > rank:
         raise config.wrong("rope.dimension_count", f"an even number up to the head dimension {rank}", dims)
-    base = require_number("rope.freq_base", config.values.get("rope.freq_base", 10_000.0), above=0)
-    if family == "gemma3" and mask == "window":
-        base = 10_000.0
-    frequencies = base ** (-np.arange(0, dims, 2) / dims)
+    local = family == "gemma3" and mask == "window"
+    stated: dict[str, Any] = {"rope_theta": 10_000.0 if local else config.values.get("rope.freq_base", 10_000.0)}
+    interleaved = family in _INTERLEAVED
     if source.has("rope_freqs.weight"):  # Llama 3.1: each pair's own stretch
+        plain = read_rope(stated, rank, interleaved=interleaved, dims=dims)
         stretch = source.read("rope_freqs.weight").ravel()
-        if stretch.shape != frequencies.shape or not (stretch > 0).all():
-            raise InvalidInputError(
-                f"rope_freqs.weight: expected {len(frequencies)} positive numbers, got {stretch.shape}"
-            )
-        frequencies = frequencies / stretch
-    elif config.values.get("rope.scaling.type") == "linear" and mask != "window":
-        frequencies = frequencies / require_number("rope.scaling.factor", config.values["rope.scaling.factor"], above=0)
-    return Rope(frequencies, interleaved=family in _INTERLEAVED)
+        if stretch.shape != plain.frequencies.shape or not (stretch > 0).all():
+            raise InvalidInputError(f"rope_freqs.weight: expected {dims // 2} positive numbers, got {stretch.shape}")
+        return replace(plain, frequencies=plain.frequencies / stretch)
+    if local:
+        return read_rope(stated, rank, interleaved=interleaved, dims=dims)
+    scaling = _scaling(config)
+    rope = read_rope(stated | {"rope_scaling": scaling}, rank, interleaved=interleaved, dims=dims)
+    if scaling.get("rope_type") == "yarn":
+        # factors on top of YaRN's own, where a configuration's attention_factor would replace it
+        for key in ("rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor"):
+            rope = replace(rope, amplitude=rope.amplitude * require_number(key, config.values.get(key, 1.0), above=0))
+    return rope
+
+
+def _scaling(config: ConfigPart) -> dict[str, Any]:
+    """The stretch in the words of a configuration; without a factor positions are not stretched."""
+    sort = config.values.get("rope.scaling.type", "none")
+    factor = config.values.get("rope.scaling.factor", config.values.get("rope.scale_linear"))
+    if sort == "none" or factor is None:
+        return {}
+    scaling: dict[str, Any] = {"rope_type": sort, "factor": require_number("rope.scaling.factor", factor, above=0)}
+    for ours, theirs in _YARN_KEYS.items():
+        if config.has(theirs):
+            scaling[ours] = config.values[theirs]
+    if "original_max_position_embeddings" not in scaling and config.has("context_length"):
+        scaling["original_max_position_embeddings"] = config.values["context_length"]
+    return scaling
 
 
 def _mask(config: ConfigPart, family: str, layer: int) -> tuple[MaskKind, int | None]:
