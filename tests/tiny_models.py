@@ -30,6 +30,7 @@ CONFIGS = {
     "mistral": ("MistralConfig", _LLAMA | {"sliding_window": 16}),
     "qwen2": ("Qwen2Config", _LLAMA),
     "qwen3": ("Qwen3Config", _LLAMA),
+    "qwen3-biased": ("Qwen3Config", _LLAMA | {"attention_bias": True}),
     "gemma2": ("Gemma2Config", _LLAMA | {"query_pre_attn_scalar": 9}),
     "gemma3": ("Gemma3TextConfig", _LLAMA | {"query_pre_attn_scalar": 9, "sliding_window": 16}),
     "gpt-neox": ("GPTNeoXConfig", _BERT | {"rotary_pct": 0.5}),

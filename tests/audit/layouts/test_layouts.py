@@ -49,7 +49,9 @@ def test_blocks_lie_where_the_models_own_modules_have_them(name, saved):
             np.testing.assert_array_equal(loaded[:, : ours.shape[1], : ours.shape[2]], ours)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "qwen3", "gemma3", "whisper", "t5", "falcon-grouped"])
+@pytest.mark.parametrize(
+    "name", ["gpt2", "llama", "qwen3", "qwen3-biased", "gemma3", "whisper", "t5", "falcon-grouped"]
+)
 def test_folding_moves_gains_and_shifts_behind_the_norm(name, saved):
     """q (g x + s) + b = (q g) x + (q s + b), and the same for keys and values."""
     source = open_model(saved(name))
@@ -110,6 +112,16 @@ def test_a_mapping_of_one_transposed_matrix_and_without_values(saved):
     assert layer.ov_baseline is None
     assert all(head.ov is None and head.qk.numerical == 8 for head in layer.head_reports)
     assert any("o_proj" in item.what for item in inventory.unsupported)  # what was not named is told
+
+
+def test_a_mapping_whose_queries_are_its_keys(saved):
+    source = open_model(saved("bert"))
+    stem = "encoder.layer.{layer}.attention."
+    q, v, o = (f"{stem}{part}.weight" for part in ("self.query", "self.value", "output.dense"))
+    for ref in attention_layers(source, TensorNames(q=q, k=q, v=v, o=o, heads=5)).layers:
+        weights = load_layer(source, ref)
+        np.testing.assert_array_equal(weights.q, weights.k)
+        assert weights.v.shape == (5, 8, 40)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def llama_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
         norm = rms_norm(source, f"{stem}input_layernorm.weight", dim, unit_offset=gemma)
         qk_norm = source.has(f"{attention}q_norm.weight")
         kind = layer_kind(config, family, layer)
-        mask, window = mask_of(config, family, kind)
+        mask, window = mask_of(config, kind)
         found.append(
             LayerRef(
                 part="decoder",
@@ -80,7 +80,7 @@ def layer_kind(config: ConfigPart, family: str, layer: int) -> str:
     return _SLIDING if config.has("sliding_window") else "full_attention"
 
 
-def mask_of(config: ConfigPart, family: str, kind: str) -> tuple[MaskKind, int | None]:
+def mask_of(config: ConfigPart, kind: str) -> tuple[MaskKind, int | None]:
     """Which keys a query sees."""
     if config.switch("use_bidirectional_attention"):
         return "full", None

@@ -175,8 +175,8 @@ class LayerWeights:
     def folded(self) -> LayerWeights:
         """The same layer acting on normalised inputs: gains of norms multiplied into what follows them.
 
-        LayerNorm's shift becomes a bias of q, k and v. Gains of QK-norm scale the rows of q and k, those of the
-        latents their columns. What was done is told in ``folded_in``.
+        LayerNorm's shift becomes a bias of q, k and v. Gains of QK-norm scale the rows of q and k and their
+        biases, those of the latents their columns. What was done is told in ``folded_in``.
         """
         done: list[str] = []
         q, k, v = self.q, self.k, self.v
@@ -213,6 +213,8 @@ class LayerWeights:
         if self.q_head_norm is not None and self.k_head_norm is not None:
             q = q * self.q_head_norm.gain[:, None]
             k = k * self.k_head_norm.gain[:, None]
+            q_bias = None if q_bias is None else q_bias * self.q_head_norm.gain
+            k_bias = None if k_bias is None else k_bias * self.k_head_norm.gain
             done.append("gains of QK-norm")
         return replace(
             self,

@@ -17,7 +17,8 @@ class TensorNames:
     """Names of the projections, ``{layer}`` standing for the layer's number.
 
     Matrices are (out, in) as in ``torch.nn.Linear``, (in, out) if ``transposed``; heads lie one after the other.
-    ``rank`` is derived from the rows of q when it is not given. One name for q, k and v means q, k, v rows in turn.
+    ``rank`` is derived from the rows of q when it is not given. One name for q, k and v (or without v) means
+    q, k, v rows in turn; with another v, queries and keys are the same.
     """
 
     q: str
@@ -67,7 +68,7 @@ def _layer(source: ModelSource, names: TensorNames, number: int, heads: int, gro
         return (shape[1], shape[0]) if names.transposed else (shape[0], shape[1])
 
     into = 1 if names.transposed else 0
-    fused = names.q == names.k
+    fused = names.q == names.k and names.v in (None, names.q)
     q_rows, dim = size(names.q)
     k_rows, context_dim = size(names.k)
     slots = heads + 2 * groups if fused else heads
