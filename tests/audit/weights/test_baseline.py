@@ -35,6 +35,13 @@ def test_published_numbers():
     assert found.effective.low < found.effective.mean < found.effective.high
 
 
+def test_no_random_form_exceeds_its_smaller_side():
+    """Heads of more coordinates than the model has."""
+    found = qk_baseline(_ref("llama", hidden_size=6, head_dim=8), 12)
+    for name in ("effective", "stable", "energy_90", "energy_99"):
+        assert getattr(found, name).high <= 6
+
+
 def _ref(name, **changes):
     with tempfile.TemporaryDirectory() as folder:
         tiny_model(name, num_hidden_layers=1, **changes).save_pretrained(folder)

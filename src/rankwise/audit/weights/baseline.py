@@ -51,9 +51,10 @@ def _baseline(
     theirs = np.stack([_side(rng, rank, right, right_latent, rope) for _ in range(draws)])
     form = FactoredMatrix(torch.from_numpy(ours).mT, torch.from_numpy(theirs))
     ranks = ranks_of(form.singular_values(), max(left, right))
+    most = min(rank, left, right)
     spread = NormalDist().inv_cdf(1 - _MISTAKE / (2 * heads))
     intervals = {
-        name: _interval(np.array([getattr(one, name) for one in ranks], dtype=float), spread, name in _INTEGERS, rank)
+        name: _interval(np.array([getattr(one, name) for one in ranks], dtype=float), spread, name in _INTEGERS, most)
         for name in ("effective", "stable", "energy_90", "energy_99")
     }
     return Baseline(draws=draws, **intervals)
