@@ -1,5 +1,6 @@
 """The need: about k for data of dimension k, the worst case for isotropic data, learning where the SVD falls short."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
 from rankwise.audit.need.curves import rank_grid, smallest_rank
+from rankwise.audit.need.document import need_document, read_need
 from rankwise.audit.need.forms import Form, balanced_form, intrinsic_dimension, moments, pca_form
 from rankwise.audit.need.isotropic import isotropic_error, isotropic_need
 from rankwise.audit.need.measurement import NeedSettings, measure_need
@@ -119,6 +121,13 @@ def test_dot_takes_lengths_into_account():
         for kind in ("cosine", "dot")
     ]
     assert errors[0] != pytest.approx(errors[1], abs=0.01)
+
+
+def test_a_need_of_equal_keys_is_read_back(tmp_path):
+    document = need_document([measure_need(torch.ones(40, 4), settings=QUICK)], {"kind": "drawn"})
+    assert document["measurements"][0]["participation_ratio"]["keys"] == 0
+    (tmp_path / "need.json").write_text(json.dumps(document, allow_nan=False))
+    assert read_need(tmp_path / "need.json").participation_ratio == 0
 
 
 def test_equal_keys_count_as_one_answer():

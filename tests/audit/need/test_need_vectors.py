@@ -64,6 +64,20 @@ def test_large_files_are_sampled_and_looked_at_whole(tmp_path, monkeypatch):
             read_vectors(npy(tmp_path, broken))
 
 
+@pytest.mark.parametrize("kind", ["npy", "safetensors"])
+def test_rows_too_small_for_float32_are_not_taken_for_zeros(tmp_path, kind):
+    tiny = VECTORS.copy()
+    tiny[7] *= 1e-60
+    tiny[3] = 0  # a row of zeros is what it is
+    path = tmp_path / f"vectors.{kind}"
+    np.save(path, tiny) if kind == "npy" else save_file({"keys": torch.from_numpy(tiny)}, path)
+    with pytest.raises(ValueError, match=r"that float32 can tell from 0, got smaller ones \(first in row 7\)"):
+        read_vectors(path)
+    tiny[7, 0] = 1.0  # one entry is enough for a direction
+    np.save(path, tiny) if kind == "npy" else save_file({"keys": torch.from_numpy(tiny)}, path)
+    assert read_vectors(path).rows[7].tolist() == [1, 0, 0, 0, 0, 0]
+
+
 class Canary:
     def __init__(self, path):
         self.path = path

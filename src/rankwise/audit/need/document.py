@@ -139,7 +139,7 @@ def _read_measurement(path: Path, entry: object, target: float, count: int) -> M
         high=high,
         target=target,
         context=context,
-        participation_ratio=_number(path, _field(path, entry, "participation_ratio", dict), "keys"),
+        participation_ratio=_number(path, _field(path, entry, "participation_ratio", dict), "keys", zero=True),
         measurements=count,
     )
 
@@ -151,8 +151,9 @@ def _field(path: Path, values: Mapping[str, Any], key: str, kind: type) -> Any:
     return value
 
 
-def _number(path: Path, values: Mapping[str, Any], key: str) -> float:
+def _number(path: Path, values: Mapping[str, Any], key: str, *, zero: bool = False) -> float:
+    """A positive number; ``zero``: or nothing, as the dimension of keys that are all equal."""
     value = values.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (0 < value < 1e9 or (zero and value == 0)):
         raise InvalidInputError(f"{path}: {key}: expected a positive number, got {value!r}")
     return value

@@ -45,7 +45,7 @@ class Vectors:
 
 
 class _Matrix(Protocol):
-    """A matrix on disk whose rows can be read a few at a time."""
+    """A matrix on disk whose rows can be read a few at a time, in the precision they are stored in."""
 
     shape: tuple[int, ...]
 
@@ -93,8 +93,7 @@ class _Npy:
         _require_matrix(str(path), self.shape)
 
     def read(self, start: int, stop: int) -> Tensor:
-        with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite and is refused as such
-            return torch.from_numpy(np.array(self._rows[start:stop], dtype=np.float32))
+        return torch.from_numpy(np.array(self._rows[start:stop], dtype=self._rows.dtype.newbyteorder("=")))
 
 
 class _SafetensorsMatrix:
@@ -110,7 +109,7 @@ class _SafetensorsMatrix:
 
     def read(self, start: int, stop: int) -> Tensor:
         rows: Tensor = self._rows[start:stop]
-        return rows.to(torch.float32)
+        return rows
 
 
 def _chosen(path: Path, names: list[str], wanted: str | None) -> str:
@@ -142,11 +141,19 @@ def _sampled(name: str, matrix: _Matrix, seed: int, progress: Progress | None) -
     chosen = np.arange(total) if total <= most else _without_replacement(total, most, seed)
     kept = []
     for start, stop in _blocks(total, dim):
-        block = matrix.read(start, stop)
+        stored = matrix.read(start, stop)
+        block = stored.float()  # a float64 beyond float32 becomes infinite and is refused as such
         finite = block.isfinite().all(1)
         if not bool(finite.all()):
             row = start + int((~finite).nonzero()[0])
             raise InvalidInputError(f"{name}: expected finite numbers, got NaN or infinity (first in row {row})")
+        vanished = (block == 0).all(1) & (stored != 0).any(1)
+        if bool(vanished.any()):
+            row = start + int(vanished.nonzero()[0])
+            raise InvalidInputError(
+                f"{name}: expected numbers that float32 can tell from 0, got smaller ones (first in row {row}); "
+                f"multiply the array where it was made"
+            )
         low, high = np.searchsorted(chosen, (start, stop))
         kept.append(block[torch.from_numpy(chosen[low:high] - start)])
         if progress is not None:
