@@ -1,10 +1,12 @@
 """``rankwise reproduce`` for the figures of the bound: files written, strict JSON."""
 
 import json
+import sys
 
 import pytest
 
 from rankwise.cli import main
+from rankwise.recipes.registry import find_recipe
 
 FIGURES = ("bound", "exponent", "features", "representation")
 
@@ -22,3 +24,11 @@ def test_a_figure_is_computed_and_drawn(figure, tmp_path, capsys):
     assert png.stat().st_size > 20_000
     assert "</svg>" in svg.read_text()
     assert json.loads(numbers.read_text(), parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_a_missing_extra_is_named_before_the_work(figure, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(find_recipe(figure), "compute", lambda *_: pytest.fail("computed what cannot be drawn"))
+    assert main(["reproduce", figure, "--preset", "smoke", "--out", str(tmp_path)]) == 2
+    assert "pip install 'rankwise[report]'" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from statistics import fmean
 
 from rankwise.recipes.closed_form.random_heads import random_head_errors
 from rankwise.recipes.registry import Reproduced, Say, pick_preset, write_numbers
-from rankwise.report.figures import house_style, label_level, new_figure, ramp, save_figure
+from rankwise.report.figures import house_style, label_level, new_figure, ramp, require_drawing, save_figure
 from rankwise.theory.bounds import TRIVIAL_ERROR, error_lower_bound, heads_required_log10
 from rankwise.theory.harmonics import sign_energy
 
@@ -157,6 +157,7 @@ def draw(data: BoundFigure, stem: Path) -> tuple[Path, Path]:
 
 def reproduce(preset: str, out: Path, say: Say) -> Reproduced:
     """Compute, write numbers and pictures, and tabulate the bounds."""
+    require_drawing()
     data = compute(pick_preset(PRESETS, preset), say)
     files = (*draw(data, out / "bound"), write_numbers(data, out / "bound"))
     drawn = sum(len(row) for panel in data.panels for row in panel.random_errors)

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from rankwise.recipes.registry import Reproduced, Say, pick_preset, write_numbers
-from rankwise.report.figures import COLOURS, GUIDE, house_style, new_figure, ramp, save_figure
+from rankwise.report.figures import COLOURS, GUIDE, house_style, new_figure, ramp, require_drawing, save_figure
 from rankwise.theory.bounds import heads_required_log10
 
 LAW = 2 / math.pi**3
@@ -159,6 +159,7 @@ def draw(data: Exponent, stem: Path) -> tuple[Path, Path]:
 
 def reproduce(preset: str, out: Path, say: Say) -> Reproduced:
     """Compute, write numbers and pictures, and tabulate log10 of the heads for three errors."""
+    require_drawing()
     data = compute(pick_preset(PRESETS, preset), say)
     files = (*draw(data, out / "exponent"), write_numbers(data, out / "exponent"))
     return Reproduced(

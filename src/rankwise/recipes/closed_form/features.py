@@ -23,7 +23,7 @@ from statistics import fmean
 from rankwise.recipes.closed_form.random_heads import errors_as_published, random_head_errors
 from rankwise.recipes.paper_figures import published_figure
 from rankwise.recipes.registry import Reproduced, Say, pick_preset, write_numbers
-from rankwise.report.figures import COLOURS, GUIDE, house_style, new_figure, save_figure
+from rankwise.report.figures import COLOURS, GUIDE, house_style, new_figure, require_drawing, save_figure
 from rankwise.theory.harmonics import sign_energy
 
 QUOTED = (8, 2048)
@@ -141,6 +141,7 @@ def draw(data: Features, stem: Path) -> tuple[Path, Path]:
 
 def reproduce(preset: str, out: Path, say: Say) -> Reproduced:
     """Compute, write numbers and pictures, and tabulate ours beside theirs."""
+    require_drawing()
     data = compute(pick_preset(PRESETS, preset), say)
     files = (*draw(data, out / "features"), write_numbers(data, out / "features"))
     return Reproduced(

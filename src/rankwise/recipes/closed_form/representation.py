@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from rankwise.recipes.registry import Reproduced, Say, pick_preset, write_numbers
-from rankwise.report.figures import GUIDE, house_style, new_figure, ramp, save_figure
+from rankwise.report.figures import GUIDE, house_style, new_figure, ramp, require_drawing, save_figure
 from rankwise.theory.harmonics import feature_weight, gegenbauer, harmonic_dim, sign_eigenvalue, sign_energy
 
 QUIET = 0.03
@@ -156,6 +156,7 @@ def draw(data: Representation, stem: Path) -> tuple[Path, Path]:
 
 def reproduce(preset: str, out: Path, say: Say) -> Reproduced:
     """Compute, write numbers and pictures, and tabulate gain and price of each degree."""
+    require_drawing()
     data = compute(pick_preset(PRESETS, preset), say)
     files = (*draw(data, out / "representation"), write_numbers(data, out / "representation"))
     return Reproduced(
