@@ -48,3 +48,10 @@ def test_reading_and_picture_from_fixed_numbers():
     assert list(known.get_ydata()) == [0.00768, 0.03072, 0.12288]
     assert list(new.get_ydata()) == [0.6, 0.6, 0.6, 0.5]
     assert list(best.get_ydata()) == [0.3]
+
+
+def test_sequences_that_come_again_are_never_called_fresh():
+    """A store that is still being trained may lack the runs on fresh sequences."""
+    again = [run for run in repeated.sweep("smoke").expand() if run.optim.examples is not None]
+    (axes,) = draw(points_of(repeated.rows([measured(run) for run in again])), {"zero": 1.0}, "title").axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["256"]

@@ -192,8 +192,9 @@ def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figur
         )
         draw_levels(axes, levels)
         ticks = sorted({point.different for point in own})
+        fresh = {point.different for point in own if point.passes == 1}
         rank_axes(axes, ticks, f"{layers} layer{'s' * (layers > 1)}", "different sequences among those seen")
-        axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks[:-1]] + ["all fresh"])
+        axes.set_xticks(ticks, ["all fresh" if tick in fresh else f"{tick:,}" for tick in ticks])
     share_legend(figure, panels)
     figure.suptitle(title, fontsize=11)
     return figure
