@@ -51,7 +51,10 @@ def test_text_has_the_number_first(capsys, tmp_path):
         ([], "expected either a file of vectors or --model"),
         (["none.npy"], "no such file"),
         (["--model", "x"], "expected --text FILE"),
-        (["none.npy", "--text", "x"], "only with --model"),
+        (["none.npy", "--text", "x"], "--text: only with --model"),
+        (["none.npy", "--layers", "0"], "--layers: only with --model"),
+        (["none.npy", "--length", "256"], "--length: only with --model"),
+        (["none.npy", "--texts", "0"], "--texts: only with --model"),
         (["none.npy", "--target", "2"], "target"),
     ],
 )

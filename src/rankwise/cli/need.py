@@ -26,8 +26,8 @@ def need(
     model: Path | None = None,
     text: tuple[Path, ...] = (),
     layers: tuple[int, ...] = (),
-    length: int = 256,
-    texts: int = 32,
+    length: int | None = None,
+    texts: int | None = None,
     target: float = 0.1,
     context: int = 16,
     similarity: Literal["cosine", "dot"] = "cosine",
@@ -58,8 +58,8 @@ def need(
         model: Instead of VECTORS: a model's folder; its attention inputs on --text are measured, block by block.
         text: With --model: text files (UTF-8).
         layers: With --model: only these attention blocks, counted from 0.
-        length: With --model: tokens of a text.
-        texts: With --model: number of texts of that length to take.
+        length: With --model: tokens of a text; 256 if not given.
+        texts: With --model: number of texts of that length to take; 32 if not given.
         target: The error to reach, between 0 and 1.
         context: Keys a query chooses among, 16 as in the paper; more make the search harder.
         similarity: What near means: cosine (lengths do not count) or dot.
@@ -93,8 +93,9 @@ def need(
         found, source = _of_model(model, text, layers, length, texts, settings)
     else:
         assert vectors is not None
-        if text or layers:
-            raise InvalidInputError("--text, --layers: only with --model")
+        of_model = {"--text": text or None, "--layers": layers or None, "--length": length, "--texts": texts}
+        for option in (option for option, value in of_model.items() if value is not None):
+            raise InvalidInputError(f"{option}: only with --model, got a file of vectors")
         found, source = _of_vectors(vectors, queries, tensor, query_tensor, settings)
     document = need_document(found, source)
     if output is not None:
@@ -142,17 +143,22 @@ def _of_vectors(
 
 
 def _of_model(
-    model: Path, text: tuple[Path, ...], layers: tuple[int, ...], length: int, texts: int, settings: NeedSettings
+    model: Path,
+    text: tuple[Path, ...],
+    layers: tuple[int, ...],
+    length: int | None,
+    texts: int | None,
+    settings: NeedSettings,
 ) -> tuple[list[Need], dict[str, Any]]:
     if not text:
         raise InvalidInputError("--model: expected --text FILE with it, to have something to run the model on")
-    require_int("--texts", texts, minimum=1)
+    limit = 32 if texts is None else require_int("--texts", texts, minimum=1)
     from rankwise.audit.need.model import measure_model_need
     from rankwise.audit.running.model import load_running
     from rankwise.audit.running.texts import text_sequences
 
     running = load_running(model)
-    tokens = text_sequences(text, running.tokenizer, length=length, limit=texts)
+    tokens = text_sequences(text, running.tokenizer, length=256 if length is None else length, limit=limit)
     with _progress() as bar:
         found = measure_model_need(running, tokens, settings=settings, blocks=layers or None, progress=bar.steps)
     source = {
