@@ -37,6 +37,11 @@ def seeded_sweep(name: str, runs: Iterable[RunSpec], seeds: int, *, in_order: bo
     return SweepSpec(name=name, runs=many, order="listed" if in_order else None)
 
 
+def chosen_seeds(asked: int | None, preset: int) -> int:
+    """With how many seeds every cell is trained: what was asked for, else the preset's number."""
+    return preset if asked is None else require_int("seeds", asked, minimum=1)
+
+
 def budget(asked: int | None, preset: int, *, full_size: bool, protocol: str, later: bool = True) -> int:
     """How many sequences a run may see: what was asked for, else the authors' number at full size with their protocol,
     else the preset's."""

@@ -56,6 +56,13 @@ def test_every_run_reads_back_equal_and_seeds_are_three_at_laptop_size(figure, p
     assert all(run.parameters() < 2_000_000 for run in runs)
 
 
+@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize("seeds", [0, -1])
+def test_no_seeds_are_refused_and_not_taken_for_the_presets(figure, seeds):
+    with pytest.raises(InvalidInputError, match=f"seeds: expected at least 1, got {seeds}"):
+        sweep_of(figure, "smoke", {"seeds": seeds})
+
+
 def test_runs_of_other_figures_are_shared():
     runs = {name: {run.id for run in sweep_of(name, "laptop", {}).runs} for name in FIGURES}
     assert runs["images"] < runs["saturation"]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rankwise.recipes.cells import chosen_seeds
 from rankwise.recipes.registry import Reproduced, pick_preset
 from rankwise.recipes.rows import Mean, ResultRow, mean_over_seeds
 from rankwise.recipes.tokens import images, language
@@ -54,7 +55,7 @@ def sweep(preset: str = "laptop", *, seeds: int | None = None, data: str | None 
     text_data, image_data = split_data(data)
     runs = []
     for base in (language.PRESETS[settings.base].family(text_data), images.PRESETS[settings.base].family(image_data)):
-        runs += _runs(base, settings, seeds or settings.seeds)
+        runs += _runs(base, settings, chosen_seeds(seeds, settings.seeds))
     return SweepSpec(name=f"depth ({preset})", runs=tuple(runs))
 
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rankwise.recipes.cells import chosen_seeds
 from rankwise.recipes.registry import Reproduced, pick_preset
 from rankwise.recipes.rows import ResultRow
 from rankwise.recipes.tokens.families import Family, present_families
@@ -84,7 +85,8 @@ PRESETS: dict[str, Settings] = {
 def sweep(preset: str = "laptop", *, seeds: int | None = None, data: str | None = None) -> SweepSpec:
     """The runs of the figure; the images are read and checked now."""
     settings = pick_preset(PRESETS, preset)
-    return SweepSpec(name=f"images ({preset})", runs=tuple(settings.family(data).runs(seeds or settings.seeds)))
+    runs = settings.family(data).runs(chosen_seeds(seeds, settings.seeds))
+    return SweepSpec(name=f"images ({preset})", runs=tuple(runs))
 
 
 def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:

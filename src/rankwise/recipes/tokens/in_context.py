@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from rankwise.recipes.cells import chosen_seeds
 from rankwise.recipes.registry import Reproduced, pick_preset
 from rankwise.recipes.rows import Mean, ResultRow, Value, mean_over_seeds, result_row
 from rankwise.recipes.tokens.families import Family
@@ -114,7 +115,7 @@ def sweep(preset: str = "laptop", *, seeds: int | None = None) -> SweepSpec:
     runs: dict[str, RunSpec] = {}
     for task in settings.tasks:
         for _, shape in settings.shapes():
-            for seed in range(seeds or settings.seeds):
+            for seed in range(chosen_seeds(seeds, settings.seeds)):
                 run = token_run(task, shape, settings.budget, seed)
                 runs.setdefault(run.id, run)
     return SweepSpec(name=f"in-context ({preset})", runs=tuple(runs.values()))

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rankwise.recipes.cells import chosen_seeds
 from rankwise.recipes.registry import Reproduced, pick_preset
 from rankwise.recipes.rows import ResultRow, Value, mean_over_seeds, result_row
 from rankwise.recipes.tokens.runs import Budget, Shape, token_run
@@ -68,7 +69,7 @@ def sweep(preset: str = "laptop", *, seeds: int | None = None) -> SweepSpec:
         for name in ("match2", "match3")
         for points in settings.points
         for heads, rank in settings.shapes
-        for seed in range(seeds or settings.seeds)
+        for seed in range(chosen_seeds(seeds, settings.seeds))
     ]
     return SweepSpec(name=f"match ({preset})", runs=tuple(runs))
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rankwise.recipes.cells import chosen_seeds
 from rankwise.recipes.registry import Reproduced, pick_preset
 from rankwise.recipes.rows import ResultRow
 from rankwise.recipes.tokens import images, in_context, language
@@ -111,7 +112,7 @@ def sweep(preset: str = "laptop", *, seeds: int | None = None, data: str | None 
     """The runs of all families; ``data`` is a text file, or a directory of MNIST."""
     settings = pick_preset(PRESETS, preset)
     families = settings.families(*split_data(data))
-    runs = [run for family in families for run in family.runs(seeds or settings.seeds)]
+    runs = [run for family in families for run in family.runs(chosen_seeds(seeds, settings.seeds))]
     return SweepSpec(name=f"saturation ({preset})", runs=tuple(runs))
 
 
