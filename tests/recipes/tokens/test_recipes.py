@@ -7,8 +7,8 @@ import pytest
 from rankwise.errors import InvalidInputError
 from rankwise.recipes.registry import find_trained_recipe, sweep_of
 from rankwise.recipes.rows import read_rows, write_rows
-from rankwise.recipes.tokens import in_context, language, saturation
-from rankwise.recipes.tokens.families import families_of
+from rankwise.recipes.tokens import depth, in_context, language, saturation
+from rankwise.recipes.tokens.families import families_of, reading
 from rankwise.recipes.trained import TrainedRun
 from rankwise.spec import InContextSpec, MatchSpec, RunSpec, TextSpec, plain
 from rankwise.spec.read import from_plain
@@ -45,6 +45,50 @@ def test_rows_survive_their_csv_and_become_a_figure(figure, tmp_path):
     assert all(path.stat().st_size > 1000 for path in done.files)
     assert done.reading
     assert all(len(line) == len(done.columns) for line in done.rows)
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_a_figure_that_is_still_being_trained_is_drawn_from_what_is_there(figure, tmp_path):
+    """The first run, the last one, one seed ahead of the other, all but one."""
+    recipe = find_trained_recipe(figure)
+    runs = sweep_of(figure, "smoke", {"seeds": 2}).runs
+    rows = recipe.rows([made_up(run, 0.5 + 0.01 * run.model.rank + 0.001 * run.seed) for run in runs])
+    for part in (rows[:1], rows[-1:], rows[:3], rows[:-1]):
+        done = recipe.present("smoke", part, tmp_path / figure)
+        assert done.rows
+        assert done.reading
+    with pytest.raises(InvalidInputError, match=rf"{figure} \(smoke\): expected results of at least one run"):
+        recipe.present("smoke", [], tmp_path / figure)
+
+
+def test_knees_are_of_sizes_that_every_seed_has():
+    runs = sweep_of("language", "laptop", {"seeds": 2}).runs
+    rows = language.rows([made_up(run, 0.9 if run.model.rank >= 4 else 0.5) for run in runs])
+    (whole,) = families_of(rows)
+    assert "from head_dim 4;" in reading(whole)[0]
+    (ahead,) = families_of([row for row in rows if row.seed == 0 or row.rank <= 2])
+    assert ahead.shared_sizes() == [1, 2]
+    assert "from head_dim 1;" in reading(ahead)[0]
+    assert reading(ahead)[0].endswith("; 4, 8, 16, 32, 64 left out, for want of seeds.")
+    (alone,) = families_of([row for row in rows if row.seed == 0 or row.rank == 1])
+    assert alone.knee("performance") is None
+    assert reading(alone)[0].endswith("no knees yet, which take two sizes of head_dim with every seed.")
+
+
+def test_no_other_rank_is_called_full_where_full_rank_is_missing(tmp_path):
+    def told(chosen):
+        runs = [run for run in sweep_of("depth", "laptop", {"seeds": 2}).runs if chosen(run)]
+        rows = depth.rows([made_up(run, 0.5 + 0.01 * run.seed) for run in runs if isinstance(run.task, TextSpec)])
+        return depth.present("laptop", rows, tmp_path / "depth").reading.splitlines()
+
+    assert all("full rank with 1 layer 3.960" in line for line in told(lambda run: True))
+    low = told(lambda run: run.model.rank < run.model.dim)
+    assert [line.partition(" with 4 layers reaches")[0] for line in low] == ["text: rank 1", "text: rank 4"]
+    assert all(line.endswith("nothing of full rank with fewer layers to compare with yet.") for line in low)
+    (full,) = told(lambda run: run.model.rank == run.model.dim)
+    assert full.startswith("text: full rank with 1 layer reaches 3.960")
+    early = told(lambda run: run.model.rank == run.model.dim or run.model.layers < 4)
+    assert all("with 2 layers reaches" in line and "full rank with 1 layer 3.960" in line for line in early)
 
 
 @pytest.mark.parametrize("figure", FIGURES)

@@ -20,7 +20,7 @@ from rankwise.recipes.registry import Reproduced, pick_preset
 from rankwise.recipes.rows import Mean, ResultRow, mean_over_seeds
 from rankwise.recipes.tokens import images, language
 from rankwise.recipes.tokens.families import DRAWN, PERFORMANCE, Family
-from rankwise.recipes.tokens.runs import Shape, lower_is_better, split_data, token_rows, token_run
+from rankwise.recipes.tokens.runs import Shape, lower_is_better, require_rows, split_data, token_rows, token_run
 from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import COLOURS, new_figure, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series
@@ -75,6 +75,7 @@ def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
 
 def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     """Figure, table and reading of the rows."""
+    require_rows("depth", preset, rows)
     tasks = list(dict.fromkeys(str(row.extra["task"]) for row in rows))
     figure = new_figure(5.4 * len(tasks), 4.0)
     lines: list[tuple[str | int | float | None, ...]] = []
@@ -102,13 +103,16 @@ def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
 
 def reading(task: str, means: dict[tuple[int, int], Mean]) -> list[str]:
     """Whether the deepest model of each low rank reaches the shallowest of full rank, and what it costs."""
-    ranks = sorted({rank for rank, _ in means})
-    shallow, deep = (pick(layers for _, layers in means) for pick in (min, max))
-    full = means[ranks[-1], shallow]
+    full_rank = next(iter(means.values())).row.dim
+    full = min((mean for (rank, _), mean in means.items() if rank == full_rank), key=_layers, default=None)
     sign = 1 if lower_is_better(task) else -1
     lines = []
-    for rank in ranks[:-1]:
-        low = means[rank, deep]
+    for rank in sorted({rank for rank, _ in means} - {full_rank}):
+        low = max((mean for (own, _), mean in means.items() if own == rank), key=_layers)
+        reached = _reached(task, f"rank {rank}", low)
+        if full is None or _layers(full) >= _layers(low):
+            lines.append(f"{reached}; nothing of full rank with fewer layers to compare with yet.")
+            continue
         noise = (low.spread**2 + full.spread**2) ** 0.5
         behind = sign * (low.error - full.error)
         verdict = (
@@ -120,11 +124,25 @@ def reading(task: str, means: dict[tuple[int, int], Mean]) -> list[str]:
         )
         ratio = float(low.row.extra["forward_flops"]) / float(full.row.extra["forward_flops"])
         lines.append(
-            f"{task}: rank {rank} with {deep} layers reaches {low.error:.3f} +- {low.spread:.3f} {PERFORMANCE[task]}, "
-            f"full rank with {shallow} layer {full.error:.3f} +- {full.spread:.3f}: {verdict} (2 standard errors "
-            f"decide), at {ratio:.2g} times the operations."
+            f"{reached}, full rank with {_counted(_layers(full))} {full.error:.3f} +- {full.spread:.3f}: {verdict} "
+            f"(2 standard errors decide), at {ratio:.2g} times the operations."
         )
+    if full is not None and not lines:
+        lines.append(f"{_reached(task, 'full rank', full)}; nothing of lower rank to compare with yet.")
     return lines
+
+
+def _reached(task: str, who: str, mean: Mean) -> str:
+    shown = f"{mean.error:.3f} +- {mean.spread:.3f} {PERFORMANCE[task]}"
+    return f"{task}: {who} with {_counted(_layers(mean))} reaches {shown}"
+
+
+def _counted(layers: int) -> str:
+    return f"{layers} layer{'s' * (layers > 1)}"
+
+
+def _layers(mean: Mean) -> int:
+    return mean.row.layers
 
 
 def _shape(row: ResultRow) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import Mean, ResultRow, mean_over_seeds
 from rankwise.recipes.tokens.knees import Knee, find_knee
-from rankwise.recipes.tokens.runs import TIMES, Budget, Shape, lower_is_better, token_run
+from rankwise.recipes.tokens.runs import TIMES, Budget, Shape, lower_is_better, require_rows, token_run
 from rankwise.report.figures import COLOURS, GUIDE, label_level, new_figure, ramp, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series
 from rankwise.spec import AnyTaskSpec, RunSpec
@@ -106,9 +106,18 @@ class Curves:
         y = [mean.error for mean in means.values()]
         return Series(label=label, x=self.sizes(), y=y, spread=spread, style=dict(style))
 
-    def knee(self, column: str) -> Knee:
-        """Of performance, or of a rank (where more is better)."""
-        return find_knee(self.by_seed(column), lower_is_better=column == "performance" and self.lower_is_better)
+    def shared_sizes(self) -> list[int]:
+        """The sizes that every seed has been trained at: only these compare, and while a store is trained some lag."""
+        seeds = {row.seed for row in self.rows}
+        return [size for size in self.sizes() if {row.seed for row in self.rows if self.size(row) == size} == seeds]
+
+    def knee(self, column: str) -> Knee | None:
+        """Of performance, or of a rank (where more is better); None where fewer than two sizes have every seed."""
+        shared, curve = self.shared_sizes(), self.by_seed(column)
+        if len(shared) < 2:
+            return None
+        lower = column == "performance" and self.lower_is_better
+        return find_knee({size: curve[size] for size in shared}, lower_is_better=lower)
 
     @property
     def random_rank(self) -> float:
@@ -118,14 +127,14 @@ class Curves:
 
 
 def families_of(rows: Sequence[ResultRow]) -> list[Curves]:
-    """The rows sorted into families of at least two sizes."""
+    """The rows sorted into families."""
     found: dict[tuple[object, ...], list[ResultRow]] = {}
     for row in rows:
         fixed_rank = row.rank if row.extra["attention"] == "latent" else 0
         kind = (row.extra["task"], row.extra["data"], row.extra["attention"])
         key = (*kind, row.dim, row.layers, row.heads, row.points, fixed_rank)
         found.setdefault(key, []).append(row)
-    return [curves for group in found.values() if len((curves := Curves(rows=tuple(group))).sizes()) > 1]
+    return [Curves(rows=tuple(group)) for group in found.values()]
 
 
 def table_of(families: Sequence[Curves]) -> tuple[tuple[str, ...], tuple[tuple[str | int | float | None, ...], ...]]:
@@ -147,16 +156,7 @@ def table_of(families: Sequence[Curves]) -> tuple[tuple[str, ...], tuple[tuple[s
 
 def reading(curves: Curves) -> list[str]:
     """The knees of one family, and whether they agree; levels of the predictors without attention."""
-    performance = curves.knee("performance")
-    told = []
-    for when, column in (("after training", "hardmax_end"), ("at the start", "hardmax_start")):
-        knee = curves.knee(column)
-        told.append(f"{knee} {when} ({'agrees' if performance.agrees_with(knee) else 'does not agree'})")
-    what = "kv_lora_rank" if curves.latent else "head_dim"
-    lines = [
-        f"{curves.name}: performance is within 2 % of its best from {what} {performance}; "
-        f"hardmax rank from {' and from '.join(told)}."
-    ]
+    lines = [f"{curves.name}: {_knees(curves)}."]
     levels = {name: float(curves.first.extra[name]) for name in LEVELS if name in curves.first.extra}
     if levels:
         values = [float(row.extra["performance"]) for row in curves.rows]
@@ -168,13 +168,30 @@ def reading(curves: Curves) -> list[str]:
     return lines
 
 
-def present_families(rows: Sequence[ResultRow], stem: Path) -> Reproduced:
+def _knees(curves: Curves) -> str:
+    what = "kv_lora_rank" if curves.latent else "head_dim"
+    performance = curves.knee("performance")
+    if performance is None:
+        return f"no knees yet, which take two sizes of {what} with every seed"
+    told = []
+    for when, column in (("after training", "hardmax_end"), ("at the start", "hardmax_start")):
+        if (knee := curves.knee(column)) is not None:
+            told.append(f"{knee} {when} ({'agrees' if performance.agrees_with(knee) else 'does not agree'})")
+    late = [str(size) for size in curves.sizes() if size not in curves.shared_sizes()]
+    return (
+        f"performance is within 2 % of its best from {what} {performance}; hardmax rank from {' and from '.join(told)}"
+        + f"; {', '.join(late)} left out, for want of seeds" * bool(late)
+    )
+
+
+def present_families(figure: str, preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     """Table and reading of all families of ``rows``, and a figure of the first."""
+    require_rows(figure, preset, rows)
     families = families_of(rows)
     columns, lines = table_of(families)
-    figure = draw_family(families[0], families[0].name)
+    drawn = draw_family(families[0], families[0].name)
     text = "\n".join(line for curves in families for line in reading(curves))
-    return Reproduced(columns=columns, rows=lines, reading=text, files=save_figure(figure, stem))
+    return Reproduced(columns=columns, rows=lines, reading=text, files=save_figure(drawn, stem))
 
 
 def draw_family(curves: Curves, title: str) -> Figure:

@@ -96,4 +96,4 @@ def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
 
 def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     """Figure, table and reading of the rows."""
-    return present_families(rows, stem)
+    return present_families("images", preset, rows, stem)

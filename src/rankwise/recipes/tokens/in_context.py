@@ -22,7 +22,7 @@ from rankwise.recipes.cells import chosen_seeds
 from rankwise.recipes.registry import Reproduced, pick_preset
 from rankwise.recipes.rows import Mean, ResultRow, Value, mean_over_seeds, result_row
 from rankwise.recipes.tokens.families import Family
-from rankwise.recipes.tokens.runs import Budget, Shape, token_run
+from rankwise.recipes.tokens.runs import Budget, Shape, require_rows, token_run
 from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import GUIDE, new_figure, save_figure
 from rankwise.report.panels import Series, draw_series
@@ -146,6 +146,7 @@ def baseline_curves(task: InContextSpec, prompts: int) -> dict[str, list[float]]
 def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     """Figure, table and reading of the rows."""
     settings = pick_preset(PRESETS, preset)
+    require_rows("in-context", preset, rows)
     figure = new_figure(9.5, 3.9 * len(settings.tasks))
     panels = figure.subplots(len(settings.tasks), 2, squeeze=False, sharey="row")
     lines: list[tuple[str | int | float | None, ...]] = []
@@ -153,6 +154,8 @@ def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     for (left, right), task in zip(panels, settings.tasks, strict=True):
         own = [row for row in rows if row.extra["function"] == task.function]
         if not own:
+            left.set_axis_off()
+            right.set_axis_off()
             continue
         curves = baseline_curves(task, settings.prompts)
         for axes, panel in ((left, "equal parameters"), (right, "fixed rank")):
@@ -181,12 +184,17 @@ def reading(
     means = _means(rows)
     lines = []
     for panel in ("equal parameters", "fixed rank"):
-        shapes = [(shape.heads, shape.rank) for name, shape in settings.shapes() if name == panel]
+        every = [(shape.heads, shape.rank) for name, shape in settings.shapes() if name == panel]
+        shapes = [shape for shape in every if shape in means]
+        told = ", ".join(f"H = {h}, r = {r}: {means[h, r].error:.3f} +- {means[h, r].spread:.3f}" for h, r in shapes)
+        if len(shapes) < 2:
+            if shapes:
+                lines.append(f"{task.function}, {panel}: {told}; no other number of heads to compare with yet.")
+            continue
         few, many = means[shapes[0]], means[shapes[-1]]
         difference, noise = many.error - few.error, (many.spread**2 + few.spread**2) ** 0.5
         winner = "fewer heads win" if difference > 0 else "more heads win"
         verdict = "no clear difference" if abs(difference) <= 2 * noise else winner
-        told = ", ".join(f"H = {h}, r = {r}: {means[h, r].error:.3f} +- {means[h, r].spread:.3f}" for h, r in shapes)
         lines.append(
             f"{task.function}, {panel}: {told}; H = {shapes[0][0]} against H = {shapes[-1][0]}: {verdict} "
             f"(+- one standard error; a difference needs two)."
@@ -207,7 +215,8 @@ def _draw(
 ) -> None:
     counts = list(range(int(rows[0].extra["examples"]) + 1))
     series = []
-    for shape in shapes:
+    trained = _means(rows)
+    for shape in (shape for shape in shapes if (shape.heads, shape.rank) in trained):
         means = [_means(rows, f"after_{count}")[shape.heads, shape.rank] for count in counts]
         spread = [mean.spread for mean in means] if means[0].seeds > 1 else []
         label = f"{shape.heads} head{'s' * (shape.heads > 1)} of rank {shape.rank}"

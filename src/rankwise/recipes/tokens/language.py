@@ -82,4 +82,4 @@ def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
 
 def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     """Figure, table and reading of the rows."""
-    return present_families(rows, stem)
+    return present_families("language", preset, rows, stem)

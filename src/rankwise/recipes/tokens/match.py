@@ -16,7 +16,7 @@ from pathlib import Path
 from rankwise.recipes.cells import chosen_seeds
 from rankwise.recipes.registry import Reproduced, pick_preset
 from rankwise.recipes.rows import ResultRow, Value, mean_over_seeds, result_row
-from rankwise.recipes.tokens.runs import Budget, Shape, token_run
+from rankwise.recipes.tokens.runs import Budget, Shape, require_rows, token_run
 from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import new_figure, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series
@@ -89,12 +89,13 @@ def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
 
 def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     """Figure, table and reading of the rows."""
+    require_rows("match", preset, rows)
     means = mean_over_seeds(rows, lambda row: (str(row.extra["task"]), row.points, row.heads * row.rank, row.heads))
     figure = new_figure(9.5, 3.9)
     text = []
     for axes, task in zip(figure.subplots(1, 2, sharey=True), ("match2", "match3"), strict=True):
         series, best = [], []
-        for points in sorted({row.points for row in rows}):
+        for points in sorted({row.points for row in rows if row.extra["task"] == task}):
             line = [mean for key, mean in means.items() if key[:2] == (task, points)]
             spread = [mean.spread for mean in line] if line[0].seeds > 1 else []
             x = [mean.row.heads * mean.row.rank for mean in line]
@@ -109,8 +110,9 @@ def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
         axes.set_ylim(0, 0.55)
         axes.set_title(task, fontsize=10)
         axes.grid(True, color="0.92", linewidth=0.6)
-        axes.legend(fontsize=7)
-        text.append(f"{task}: lowest share of wrong answers, {'; '.join(best)}.")
+        if series:
+            axes.legend(fontsize=7)
+            text.append(f"{task}: lowest share of wrong answers, {'; '.join(best)}.")
     figure.axes[0].set_ylabel("share of wrong answers")
     lines = [
         (task, points, mean.row.heads, mean.row.rank, mean.error, mean.spread, mean.seeds, mean.row.extra["commoner"])

@@ -133,6 +133,15 @@ def token_rows(figure: str, runs: Sequence[TrainedRun]) -> list[ResultRow]:
     return [result_row(figure, trained, _columns(trained)) for trained in runs]
 
 
+def require_rows(figure: str, preset: str, rows: Sequence[ResultRow]) -> None:
+    """Raise ``InvalidInputError`` where there is nothing to draw; a part of a figure can be drawn."""
+    if not rows:
+        raise InvalidInputError(
+            f"{figure} ({preset}): expected results of at least one run to draw, got none; "
+            f"train it with: rankwise reproduce {figure} --preset {preset}"
+        )
+
+
 def lower_is_better(task: str) -> bool:
     """Whether ``performance`` counts errors (bits, squared errors) or right answers."""
     return task in ("text", "in_context")

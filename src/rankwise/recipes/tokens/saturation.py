@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rankwise.recipes.cells import chosen_seeds
 from rankwise.recipes.registry import Reproduced, pick_preset
@@ -30,7 +30,7 @@ from rankwise.recipes.tokens.families import (
     size_axes,
     table_of,
 )
-from rankwise.recipes.tokens.runs import split_data, token_rows
+from rankwise.recipes.tokens.runs import require_rows, split_data, token_rows
 from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import COLOURS, GUIDE, new_figure, save_figure
 from rankwise.report.panels import draw_series
@@ -123,6 +123,7 @@ def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
 
 def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     """Figure, table and reading of the rows."""
+    require_rows("saturation", preset, rows)
     families = families_of(rows)
     columns, lines = table_of(families)
     across = min(_COLUMNS, len(families)) if len(families) != 4 else 2
@@ -134,13 +135,18 @@ def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     for axes in panels[len(families) :]:
         axes.set_axis_off()
     figure.suptitle("Attention rank and performance against the size of the heads", fontsize=11)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
+    named: dict[str, Any] = {}
+    for axes in panels:
+        handles, labels = axes.get_legend_handles_labels()
+        named |= dict(zip(labels, handles, strict=True))
+    figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=3, fontsize=8)
     text = [line for curves in families for line in reading(curves)]
-    agree = sum(curves.knee("performance").agrees_with(curves.knee("hardmax_end")) for curves in families)
-    text.append(
-        f"The knees of performance and of the trained hardmax rank agree in {agree} of {len(families)} families."
-    )
+    knees = [(curves.knee("performance"), curves.knee("hardmax_end")) for curves in families]
+    agree = [one.agrees_with(other) for one, other in knees if one is not None and other is not None]
+    if agree:
+        text.append(
+            f"The knees of performance and of the trained hardmax rank agree in {sum(agree)} of {len(agree)} families."
+        )
     return Reproduced(columns=columns, rows=lines, reading="\n".join(text), files=save_figure(figure, stem))
 
 
@@ -167,7 +173,8 @@ def _draw(axes: Axes, curves: Curves) -> None:
         (0.05, _RANK, "hardmax_end", "knee of the trained hardmax rank, and its range over seeds"),
         (0.10, _PERFORMANCE, "performance", "knee of performance (right axis), and its range over seeds"),
     ):
-        knee = curves.knee(column)
+        if (knee := curves.knee(column)) is None:
+            continue
         axes.plot([knee.low, knee.high], [height] * 2, color=colour, linewidth=3, alpha=0.4, solid_capstyle="round")
         axes.plot([knee.at], [height], color=colour, marker="v", markersize=7, linestyle="", label=label)
     size_axes(axes, curves)
