@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -68,6 +69,14 @@ def test_dry_run_trains_and_writes_nothing(tmp_path, capsys):
         (["vote", "--seeds", "2"], "--seeds: expected a figure that is trained (figure1,"),
         (["vote", "--keep", "results"], "--keep: expected a figure that is trained (figure1,"),
         (["vote", "--dry-run"], "--dry-run: expected a figure that is trained (figure1,"),
+        (["vote", "--preset", "smoke", "--store", "runs"], "--store: expected a figure that is trained (figure1,"),
+        (["vote", "--preset", "smoke", "--workers", "2"], "--workers: expected a figure that is trained (figure1,"),
+        (["vote", "--preset", "smoke", "--retry"], "--retry: expected a figure that is trained (figure1,"),
+        (["vote", "--preset", "smoke", "--open"], "--open: expected a figure that is trained (figure1,"),
+        (["vote", "--preset", "smoke", "--engine", "ray"], "--engine: expected a figure that is trained (figure1,"),
+        (["vote", "--preset", "smoke", "--device", "cpu"], "--device: expected a figure that is trained (figure1,"),
+        (["cliff", "--preset", "none", "--keep", "results", "--out", "figures"], "--out: expected no --keep beside it"),
+        (["cliff", "--preset", "none", "--keep", "results", "--open"], "--open: expected no --keep beside it"),
         (
             ["cliff", "--vectors", "v.npy"],
             "--vectors: expected an option of cliff (--seeds, --sequences), which has no",
@@ -75,7 +84,8 @@ def test_dry_run_trains_and_writes_nothing(tmp_path, capsys):
         (["anisotropic", "--vectors", "none.npy"], "none.npy: expected a readable file of vectors, got: No such file"),
     ],
 )
-def test_mistakes_are_named(arguments, message, capsys):
+def test_mistakes_are_named(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert main(["reproduce", *arguments]) == 2
     assert message in capsys.readouterr().err
 
@@ -117,3 +127,10 @@ def test_results_are_kept_and_drawn_again_without_training(small, tmp_path, caps
     assert not (tmp_path / "gone").exists()
     assert main(["reproduce", "figure1", *place[:4], "--no-train", "--sequences", "1280"]) == 2
     assert "--no-train: expected runs of figure1 (smoke)" in capsys.readouterr().err
+
+
+def test_help_names_both_presets_of_full_size(capsys):
+    assert main(["reproduce", "--help"]) == 0
+    shown = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
+    assert "for trained figures, paper or full" in shown
+    assert {"full", "paper"} <= {preset for name in TRAINED for preset in find_trained_recipe(name).PRESETS}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,8 +35,8 @@ def reproduce(
     vectors: Path | None = None,
     keep: Path | None = None,
     train: bool = True,
-    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("figures"),
-    store: Path = Path("runs"),
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
+    store: Path | None = None,
     workers: int | None = None,
     retry: bool = False,
     dry_run: bool = False,
@@ -54,8 +54,8 @@ def reproduce(
 
     Args:
         figure: Which one; its file in rankwise/recipes says what to expect.
-        preset: smoke (seconds, coarse), laptop (minutes) or, for trained figures, paper (full size: hours to
-            days on a laptop; --dry-run estimates).
+        preset: smoke (seconds, coarse), laptop (minutes) or, for trained figures, paper or full, whichever the figure
+            has (full size: hours to days on a laptop; --dry-run estimates).
         seeds: Train every cell with that many seeds (0, 1, ...); the figure shows mean and standard error.
         protocol: How to train: capacity (the best we know, the default), paper (the authors' recipe to the letter) or
             recall (ours on few sequences again and again, for training errors like the authors').
@@ -68,8 +68,8 @@ def reproduce(
         keep: Merge the runs into this directory's FIGURE.csv and draw from it there, with a part of its README.md.
         train: With --no-train, draw what the store already holds, also while another command trains it; with --keep and
             none of the runs in the store, draw again what is kept.
-        out: Directory the files are written to.
-        store: Directory that keeps results and checkpoints of what is trained.
+        out: Directory the files are written to; figures if not given.
+        store: Directory that keeps results and checkpoints of what is trained; runs if not given.
         workers: How many runs at a time; one for every core if not given.
         retry: Also train again what failed, timed out or ran out of memory before.
         dry_run: Show the runs, their parameters and the estimated time; compute and write nothing.
@@ -83,9 +83,14 @@ def reproduce(
     if workers is not None:
         require_int("--workers", workers, minimum=1)
     where.check()
-    for option, folder in (("--out", out), ("--keep", keep)):
-        if folder is not None and not dry_run:
-            require_target(option, folder, folder=True)
+    out_folder, store_folder = Path("figures") if out is None else out, Path("runs") if store is None else store
+    if keep is not None:
+        for option in (option for option, used in {"out": out is not None, "open": open}.items() if used):
+            raise InvalidInputError(
+                f"--{option}: expected no --keep beside it, which writes to {keep} and makes no page"
+            )
+    if not dry_run:
+        require_target(*(("--out", out_folder) if keep is None else ("--keep", keep)), folder=True)
     options: dict[str, object] = {"protocol": protocol, "sequences": sequences, "seeds": seeds, "vectors": vectors}
     options |= {"pieces": pieces or None, "ranks": ranks or None, "patience": patience}
     options["data"] = None if data is None else str(data)
@@ -98,24 +103,26 @@ def reproduce(
             from rankwise.cli.dry_run import show_plan
             from rankwise.sweep.plan import plan_sweep
 
-            show_plan(plan_sweep(sweep), store, workers=workers, json=json)
+            show_plan(plan_sweep(sweep), store_folder, workers=workers, json=json)
             return
         new_figure(1, 1)  # a missing extra is better noticed before training
         if train:
-            runs = train_sweep(sweep, store, where=where, workers=workers, retry=retry)
+            runs = train_sweep(sweep, store_folder, where=where, workers=workers, retry=retry)
         else:
-            runs = _runs_there(sweep, store, table=None if keep is None else keep / f"{figure}.csv")
-            progress.print(f"{len(runs)} of {sweep.size()} runs are in {store}", style="dim", markup=False)
+            runs = _runs_there(sweep, store_folder, table=None if keep is None else keep / f"{figure}.csv")
+            progress.print(f"{len(runs)} of {sweep.size()} runs are in {store_folder}", style="dim", markup=False)
         if keep is None:
-            done = _drawn(figure, preset, runs, store, out)
+            done = _drawn(figure, preset, runs, store_folder, out_folder)
         else:
             done = _kept(figure, preset, given, sweep, runs, keep)
     else:
         closed_form = find_recipe(figure)
         flags = {"dry-run": dry_run, "keep": keep is not None, "no-train": not train, **dict.fromkeys(given, True)}
+        flags |= {"store": store is not None, "workers": workers is not None, "retry": retry, "open": open}
+        flags |= {name: value != getattr(Where, name) for name, value in asdict(where).items()}
         for flag in (flag for flag, used in flags.items() if used):
             raise InvalidInputError(f"--{flag}: expected a figure that is trained ({', '.join(TRAINED)}), got {figure}")
-        done = closed_form.reproduce(preset, out, lambda line: progress.print(line, style="dim", markup=False))
+        done = closed_form.reproduce(preset, out_folder, lambda line: progress.print(line, style="dim", markup=False))
     _show(figure, preset, done, json=json)
     if open and done.files[-1].suffix == ".html" and not json:
         from rankwise.cli.page import open_page
