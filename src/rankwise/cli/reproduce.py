@@ -103,7 +103,7 @@ def reproduce(
             from rankwise.cli.dry_run import show_plan
             from rankwise.sweep.plan import plan_sweep
 
-            show_plan(plan_sweep(sweep), store_folder, workers=workers, json=json)
+            show_plan(plan_sweep(sweep), store_folder, workers=workers, json=json, retry=retry)
             return
         new_figure(1, 1)  # a missing extra is better noticed before training
         if train:

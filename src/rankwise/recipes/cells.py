@@ -69,3 +69,8 @@ def chosen_ranks(ranks: Sequence[int], every: Sequence[int], preset: str) -> lis
             known = ", ".join(map(str, every))
             raise InvalidInputError(f"ranks: expected some of {known} for preset {preset!r}, got {rank}")
     return [rank for rank in every if not ranks or rank in ranks]
+
+
+def depth_name(layers: int) -> str:
+    """1 layer, 3 layers."""
+    return f"{layers} layer{'s' * (layers > 1)}"

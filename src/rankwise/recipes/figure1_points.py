@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rankwise.recipes.cells import depth_name
 from rankwise.recipes.paper_figures import published_figure
 from rankwise.recipes.rows import ResultRow, mean_over_seeds
 from rankwise.report.headline import two_digits_down
@@ -217,8 +218,3 @@ def between_protocols(points: Sequence[Point]) -> list[str]:
         return []
     below = sum(own.error < other.error for own, other in pairs)
     return [f"capacity errs less than paper on held-out examples in {below} of the {len(pairs)} cells that both have."]
-
-
-def depth_name(layers: int) -> str:
-    """1 layer, 3 layers."""
-    return f"{layers} layer{'s' * (layers > 1)}"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankwise.recipes.cells import chosen_seeds
+from rankwise.recipes.cells import chosen_seeds, depth_name
 from rankwise.recipes.registry import Reproduced, pick_preset
 from rankwise.recipes.rows import Mean, ResultRow, mean_over_seeds
 from rankwise.recipes.tokens import images, language
@@ -124,7 +124,7 @@ def reading(task: str, means: dict[tuple[int, int], Mean]) -> list[str]:
         )
         ratio = float(low.row.extra["forward_flops"]) / float(full.row.extra["forward_flops"])
         lines.append(
-            f"{reached}, full rank with {_counted(_layers(full))} {full.error:.3f} +- {full.spread:.3f}: {verdict} "
+            f"{reached}, full rank with {depth_name(_layers(full))} {full.error:.3f} +- {full.spread:.3f}: {verdict} "
             f"(2 standard errors decide), at {ratio:.2g} times the operations."
         )
     if full is not None and not lines:
@@ -134,11 +134,7 @@ def reading(task: str, means: dict[tuple[int, int], Mean]) -> list[str]:
 
 def _reached(task: str, who: str, mean: Mean) -> str:
     shown = f"{mean.error:.3f} +- {mean.spread:.3f} {PERFORMANCE[task]}"
-    return f"{task}: {who} with {_counted(_layers(mean))} reaches {shown}"
-
-
-def _counted(layers: int) -> str:
-    return f"{layers} layer{'s' * (layers > 1)}"
+    return f"{task}: {who} with {depth_name(_layers(mean))} reaches {shown}"
 
 
 def _layers(mean: Mean) -> int:
