@@ -48,6 +48,8 @@ def test_reading_and_picture_from_fixed_numbers():
     assert list(known.get_ydata()) == [0.00768, 0.03072, 0.12288]
     assert list(new.get_ydata()) == [0.6, 0.6, 0.6, 0.5]
     assert list(best.get_ydata()) == [0.3]
+    of_known = left.containers[1].lines[2][0].get_segments()
+    assert [upper[1] - lower[1] for lower, upper in of_known] == [0.0] * 3, "one seed: no bar of the held-out error"
 
 
 def test_sequences_that_come_again_are_never_called_fresh():

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rankwise.errors import require_choice
 from rankwise.recipes.baselines import trivial_errors
-from rankwise.recipes.cells import TWENTIETH, budget, chosen_pieces, chosen_ranks, seeded_sweep, trained_by
+from rankwise.recipes.cells import TWENTIETH, budget, chosen_pieces, chosen_ranks, depth_name, seeded_sweep, trained_by
 from rankwise.recipes.paper_figures import published_figure
 from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import Mean, ResultRow, mean_over_seeds, result_row
@@ -181,7 +181,7 @@ def reading(points: Sequence[Point]) -> str:
                 parts.append(f"{kind} {product ** (1 / len(ratios)):.2f}")
         if parts:
             lines.append(
-                f"{layers} layer{'s' * (layers > 1)}, heads of rank below {full}: error without positions over error "
+                f"{depth_name(layers)}, heads of rank below {full}: error without positions over error "
                 f"with them (geometric mean): {'; '.join(parts)}."
             )
     return "\n".join(lines)
@@ -212,7 +212,7 @@ def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figur
         )
         draw_levels(axes, levels)
         ranks = sorted({point.rank for point in own})
-        rank_axes(axes, ranks, f"{layers} layer{'s' * (layers > 1)}", "rank of a head without positions")
+        rank_axes(axes, ranks, depth_name(layers), "rank of a head without positions")
     share_legend(figure, panels)
     figure.suptitle(title, fontsize=11)
     return figure

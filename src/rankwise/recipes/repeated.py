@@ -12,13 +12,13 @@ a smaller model of the question: what the paper's own models know of new sequenc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankwise.errors import require_choice
 from rankwise.recipes.baselines import trivial_errors
-from rankwise.recipes.cells import seeded_sweep
+from rankwise.recipes.cells import depth_name, seeded_sweep
 from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import Mean, ResultRow, mean_over_seeds, result_row
 from rankwise.recipes.trained import TrainedRun
@@ -168,7 +168,7 @@ def reading(points: Sequence[Point]) -> str:
             for point in sorted(own, key=lambda point: point.protocol, reverse=True)
             if point.passes == 1
         ]
-        lines.append(f"{layers} layer{'s' * (layers > 1)}: {'; '.join(parts)}.")
+        lines.append(f"{depth_name(layers)}: {'; '.join(parts)}.")
     return "\n".join(lines)
 
 
@@ -186,14 +186,14 @@ def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figur
             axes,
             [
                 _series("new sequences", [(p.different, p.new) for p in authors], {}),
-                _series("the sequences it was trained on", [(p.different, p.known) for p in known], {}),
+                _series("the sequences it was trained on", [(p.different, _between_seeds(p.known)) for p in known], {}),
                 _series("new sequences, capacity", [(p.different, p.new) for p in best], {"color": COLOURS[2]}),
             ],
         )
         draw_levels(axes, levels)
         ticks = sorted({point.different for point in own})
         fresh = {point.different for point in own if point.passes == 1}
-        rank_axes(axes, ticks, f"{layers} layer{'s' * (layers > 1)}", "different sequences among those seen")
+        rank_axes(axes, ticks, depth_name(layers), "different sequences among those seen")
         axes.set_xticks(ticks, ["all fresh" if tick in fresh else f"{tick:,}" for tick in ticks])
     share_legend(figure, panels)
     figure.suptitle(title, fontsize=11)
@@ -208,6 +208,11 @@ def _series(label: str, points: Sequence[tuple[int, Mean]], style: dict[str, str
         spread=[mean.spread for _, mean in points],
         style={**style},
     )
+
+
+def _between_seeds(mean: Mean) -> Mean:
+    """Without a spread where one seed has none of its own: that of the held-out error is not this one's."""
+    return mean if mean.seeds > 1 else replace(mean, spread=0.0)
 
 
 def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
