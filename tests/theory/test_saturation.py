@@ -165,7 +165,7 @@ def test_deficit_must_be_between_0_and_1(deficit: object) -> None:
 )
 def test_the_law_refuses_what_it_cannot_divide_by(arguments: dict[str, float], named: str) -> None:
     with pytest.raises(InvalidInputError, match=f"^{named}: "):
-        saturation_law(**arguments)  # type: ignore[arg-type]
+        saturation_law(**arguments)
 
 
 def test_unit_keys_on_a_line_are_not_counted_though_their_ties_may_keep_enough() -> None:

@@ -115,13 +115,16 @@ def heads_axes(axes: Axes, heads: Sequence[int], title: str) -> None:
     _name(axes, "heads", title)
 
 
-def share_legend(figure: Figure, panels: Sequence[Axes]) -> None:
-    """One legend for several panels, to their right, so that it hides no data."""
+def share_legend(figure: Figure, panels: Sequence[Axes], *, columns_below: int | None = None) -> None:
+    """One legend for several panels, to their right or in so many columns below them, so that it hides no data."""
     entries: dict[str, Any] = {}
     for axes in panels:
         handles, labels = axes.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
-    figure.legend(list(entries.values()), list(entries), loc="outside right center", fontsize=8)
+    place: dict[str, Any] = {"loc": "outside right center"}
+    if columns_below is not None:
+        place = {"loc": "outside lower center", "ncols": columns_below}
+    figure.legend(list(entries.values()), list(entries), **place, fontsize=8)
 
 
 def _name(axes: Axes, x: str, title: str) -> None:

@@ -60,7 +60,7 @@ class ModelSource:
     def read(self, name: str) -> RealArray:
         """One tensor, upcast exactly to float32 (float64 stays); quantised ones are dequantised."""
         owner = self._owner(name)
-        if not self._is_float8(name):
+        if not self.is_float8(name):
             return owner.read(name)
         scale = self._scale_of(name)
         if scale is None:
@@ -78,11 +78,12 @@ class ModelSource:
         dtype = owner.tensors[name].dtype
         if not owner.readable(dtype):
             return f"stored as {dtype}, which only its own kernels read"
-        if self._is_float8(name) and self._scale_of(name) is None:
+        if self.is_float8(name) and self._scale_of(name) is None:
             return f"stored as {dtype} without a known scale"
         return None
 
-    def _is_float8(self, name: str) -> bool:
+    def is_float8(self, name: str) -> bool:
+        """Whether the tensor is stored as codes of 8 bits, whose values need a scale beside them."""
         return self.info(name).dtype.startswith("F8_")
 
     def _scale_of(self, name: str) -> str | None:

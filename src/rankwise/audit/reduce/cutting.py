@@ -89,7 +89,7 @@ def prepare(
 
 def _why_not_written(source: ModelSource, ref: LayerRef) -> str | None:
     """Cut weights would need new scales beside their codes, which are not made here."""
-    coded = sorted({source.info(name).dtype for name in ref.tensors if source.info(name).dtype.startswith("F8_")})
+    coded = sorted({source.info(name).dtype for name in ref.tensors if source.is_float8(name)})
     return f"stored as {', '.join(coded)} with scales, which cannot be written back" if coded else None
 
 

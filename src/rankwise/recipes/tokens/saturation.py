@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rankwise.recipes.cells import chosen_seeds
 from rankwise.recipes.registry import Reproduced, pick_preset
@@ -33,7 +33,7 @@ from rankwise.recipes.tokens.families import (
 from rankwise.recipes.tokens.runs import require_rows, split_data, token_rows
 from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import COLOURS, GUIDE, new_figure, save_figure
-from rankwise.report.panels import draw_series
+from rankwise.report.panels import draw_series, share_legend
 from rankwise.spec import SweepSpec
 
 if TYPE_CHECKING:
@@ -129,17 +129,13 @@ def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     across = min(_COLUMNS, len(families)) if len(families) != 4 else 2
     down = -(-len(families) // across)
     figure = new_figure(5.2 * across, 3.9 * down)
-    panels = figure.subplots(down, across, squeeze=False).flatten()
+    panels = list(figure.subplots(down, across, squeeze=False).flat)
     for axes, curves in zip(panels, families, strict=False):
         _draw(axes, curves)
     for axes in panels[len(families) :]:
         axes.set_axis_off()
     figure.suptitle("Attention rank and performance against the size of the heads", fontsize=11)
-    named: dict[str, Any] = {}
-    for axes in panels:
-        handles, labels = axes.get_legend_handles_labels()
-        named |= dict(zip(labels, handles, strict=True))
-    figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=3, fontsize=8)
+    share_legend(figure, panels, columns_below=3)
     text = [line for curves in families for line in reading(curves)]
     knees = [(curves.knee("performance"), curves.knee("hardmax_end")) for curves in families]
     agree = [one.agrees_with(other) for one, other in knees if one is not None and other is not None]
