@@ -32,11 +32,14 @@ def test_causal_softmax_has_full_numerical_but_not_hardmax_rank():
     assert (torch.linalg.matrix_rank(weights.double()) == 32).all()
 
 
-def test_a_row_that_sees_nothing_picks_no_column():
+def test_a_row_that_sees_nothing_picks_no_column_and_counts_in_no_mean():
     weights = torch.tensor([[0.0, 0.0, 0.0], [0.1, 0.2, 0.7], [0.0, 0.0, 0.0]])[None, None]
     ranks = attention_ranks(weights)
     for name in ("hardmax", "effective", "stable", "above_0.001"):
         assert ranks[name].tolist() == pytest.approx([1.0]), name
+    alone = attention_ranks(weights[:, :, 1:2])
+    for name in ("entropy", "largest"):
+        assert ranks[name].tolist() == pytest.approx(alone[name].tolist()), name
     assert attention_ranks(torch.zeros(1, 1, 3, 3))["hardmax"].tolist() == [0.0]
 
 

@@ -54,11 +54,6 @@ class FormBasis:
     to_right: Float64[Tensor, "R R"]
     energy: Float64[Tensor, "R"]
 
-    def lost(self, kept: int) -> float:
-        """Share of the form's mean square that the first ``kept`` coordinates miss."""
-        total = float(self.energy.sum())
-        return float(self.energy[kept:].sum()) / total if total > 0 else 0.0
-
     def projection(self, kept: int) -> Float64[Tensor, "R R"]:
         """P of rank ``kept``: scores become <l, P r>."""
         return self.to_left[:kept].mT @ self.to_right[:kept]
