@@ -8,6 +8,7 @@ exceptions one would expect (``ValueError``, ``ImportError``).
 from __future__ import annotations
 
 import math
+import re
 from difflib import get_close_matches
 
 
@@ -104,4 +105,11 @@ def require_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     if value not in choices or not isinstance(value, str):
         hint = nearest_name(str(value), list(choices))
         raise InvalidInputError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}{hint}")
+    return value
+
+
+def require_sha256(name: str, value: str) -> str:
+    """``value`` if it is 64 lower-case hexadecimal digits."""
+    if not re.fullmatch(r"[0-9a-f]{64}", value):
+        raise InvalidInputError(f"{name}: expected 64 lower-case hexadecimal digits (sha256sum FILE), got {value!r}")
     return value

@@ -153,6 +153,12 @@ def test_the_smallest_error_is_named_by_its_unit(task, unit):
     assert (setting.unit, figure.value, figure.label) == (unit, "0.25", f"the least {unit}: rank 4, 2 heads")
 
 
+def test_a_text_is_named_by_its_file_and_the_first_digits_of_its_content():
+    task = plain(TextSpec(context=8, sha256="0123456789abcdef" * 4, path="/far/away/poems.txt"))
+    (setting,) = settings_of([{"task": task, "model": {"dim": 8, "heads": 2, "rank": 4}}], [{"error": 0.25}])
+    assert setting.title == "Text in 8 dimensions (context 8, sha256 01234567, poems.txt)"
+
+
 def cell(error, spread, bound):
     return Cell(
         facet="softmax heads", protocol="capacity", layers=1, heads=4, rank=2, variant="", error=error, spread=spread,

@@ -185,8 +185,15 @@ def _title(task: Mapping[str, Any], dim: int) -> str:
     if name in ("nearest", "farthest") and task.get("points") is not None:
         asked = f", {queries} queries" if queries != 1 else ""
         return f"{name.capitalize()} of {task['points']} {_points(task)} in {dim} dimensions{asked}"
-    rest = ", ".join(f"{key} {_shown(value)}" for key, value in task.items() if key not in ("name", "dim"))
+    rest = ", ".join(_told(key, value) for key, value in task.items() if key not in ("name", "dim"))
     return f"{str(name).replace('_', ' ').capitalize()} in {dim} dimensions" + (f" ({rest})" if rest else "")
+
+
+def _told(key: str, value: object) -> str:
+    """Files by their names, contents by as many digits as anyone compares."""
+    if key == "path":
+        return printable(PurePath(str(value)).name)
+    return f"{key} {_shown(value):.8}" if key == "sha256" else f"{key} {_shown(value)}"
 
 
 def _points(task: Mapping[str, Any]) -> str:

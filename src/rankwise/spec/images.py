@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rankwise.errors import InvalidInputError, require_int
+from rankwise.errors import InvalidInputError, require_int, require_sha256
 from rankwise.spec.fields import settle
 from rankwise.spec.interface import TokenInterface
-from rankwise.spec.text import require_sha256
 
 SIDES = {"digits": 8, "mnist": 28}
 CLASSES = 10

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rankwise.errors import InvalidInputError, require_int
+from rankwise.errors import require_int, require_sha256
 from rankwise.spec.fields import settle
 from rankwise.spec.interface import TokenInterface
-
-
-def require_sha256(name: str, value: str) -> None:
-    """``value`` must be 64 lower-case hexadecimal digits."""
-    if not re.fullmatch(r"[0-9a-f]{64}", value):
-        raise InvalidInputError(f"{name}: expected 64 lower-case hexadecimal digits (sha256sum FILE), got {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

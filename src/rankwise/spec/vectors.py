@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rankwise.errors import InvalidInputError
+from rankwise.errors import InvalidInputError, require_sha256
 from rankwise.spec.fields import settle
 
 
@@ -25,10 +24,7 @@ class VectorFile:
 
     def __post_init__(self) -> None:
         settle(self)
-        if not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
-            raise InvalidInputError(
-                f"sha256: expected 64 lower-case hexadecimal digits (sha256sum FILE), got {self.sha256!r}"
-            )
+        require_sha256("sha256", self.sha256)
         if not self.path:
             raise InvalidInputError("path: expected the place of the file, got an empty string")
 
