@@ -34,6 +34,25 @@ def test_random_heads_are_not_called_redundant(heads, groups, rank, dim, seed):
         assert pair.left == pytest.approx(pair.left_random, abs=0.35)
 
 
+@pytest.mark.parametrize("rotary", [0, 8])
+def test_chance_behind_a_shared_map_is_that_of_its_rows(rotary):
+    """Latent attention: 64 coordinates of 1024 reach the heads, and of those ``rotary`` reach all heads alike."""
+    heads, rank, latent, dim = 12, 16, 64, 1024
+    up = random(heads, rank + rotary, latent + rotary)
+    up[:, rank:] = 0
+    up[:, :rank, latent:] = 0
+    up[:, rank:, latent:] = np.eye(rotary)
+    up[:, rank:] *= np.sqrt(latent)  # as large as the others
+    found = forms(random(heads, rank + rotary, dim), up, None, random(latent + rotary, dim, seed=1))
+    pairs = overlaps(found, "QK", pairs_of_model=66, in_common=rotary)
+    assert not any(pair.redundant for pair in pairs)
+    for pair in pairs:
+        assert pair.right > 0.15
+        assert pair.left_random == pytest.approx(pair.left, abs=0.02)
+        assert pair.right == pytest.approx(pair.right_random, abs=0.1 if rotary == 0 else 0.3)
+        assert pair.right < pair.right_random + 0.1
+
+
 def test_a_copied_head_is_found_and_comes_first():
     left, right = random(6, 8, 90), random(6, 8, 90, seed=1)
     mix = random(8, 8, seed=2)

@@ -63,7 +63,8 @@ def audit_layer(weights: LayerWeights, *, heads_of_model: int, pairs_of_model: i
     """Measure one folded layer; the two counts widen the intervals so that they hold for the whole model."""
     ref = weights.ref
     qk = qk_forms(weights)
-    qk_overlaps = overlaps(qk, "QK", pairs_of_model=pairs_of_model)
+    rotary_key = 0 if ref.latent is None else ref.latent.rope
+    qk_overlaps = overlaps(qk, "QK", pairs_of_model=pairs_of_model, in_common=rotary_key)
     qk_reports = _qk_reports(weights, qk)
     groups = _groups(ref, qk)
     del qk

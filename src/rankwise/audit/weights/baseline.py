@@ -91,7 +91,7 @@ def overlap_moments(size: int, one: int, other: int) -> tuple[float, float]:
     ``2 one other (size - one) (size - other) / (size^2 (size - 1) (size + 2))`` (our derivation, checked by
     simulation).
     """
-    mean = one * other / size
+    mean = one * other / max(size, 1)
     if size < 2:
         return mean, 0.0
     product = one * other * max(size - one, 0) * max(size - other, 0)

@@ -21,11 +21,13 @@ HALF = 0.5
 _CLOSEST = 3
 
 
-def overlaps(forms: Forms, name: str, *, pairs_of_model: int) -> tuple[Overlap, ...]:
+def overlaps(forms: Forms, name: str, *, pairs_of_model: int, in_common: int = 0) -> tuple[Overlap, ...]:
     """The redundant pairs of a layer and its closest pairs, closest first.
 
     Two heads of one key group share the right factor, so there chance is that of subspaces of its ``rank``
-    coordinates, not of all.
+    coordinates, not of all. Heads behind a shared map (latent attention) can only differ within its rows. ``in_common``
+    coordinates of the right side are the same in all heads (the rotary key of latent attention): as many shared
+    dimensions, where both subspaces have them, are nobody's choice.
     """
     heads = len(forms.left_spaces)
     if heads < 2:
@@ -33,9 +35,10 @@ def overlaps(forms: Forms, name: str, *, pairs_of_model: int) -> tuple[Overlap, 
     i, j = np.triu_indices(heads, 1)
     spread = joint_spread(2 * pairs_of_model)
     same_group = i // forms.group == j // forms.group
-    right_size = np.where(same_group, forms.right_cores.shape[1], forms.sizes[1])
-    left, left_random, left_beyond = _side(forms.left_spaces, i, j, np.full(len(i), forms.sizes[0]), spread)
-    right, right_random, right_beyond = _side(forms.right_spaces, i, j, right_size, spread)
+    left_size = np.full(len(i), len(forms.left_spaces[0]))
+    right_size = np.where(same_group, forms.right_cores.shape[1], len(forms.right_spaces[0]))
+    left, left_random, left_beyond = _side(forms.left_spaces, i, j, left_size, spread, in_common=0)
+    right, right_random, right_beyond = _side(forms.right_spaces, i, j, right_size, spread, in_common=in_common)
     weaker = np.minimum(left, right)
     redundant = (weaker > HALF) & left_beyond & right_beyond
     closest = np.argsort(-weaker, kind="stable")
@@ -55,15 +58,23 @@ def overlaps(forms: Forms, name: str, *, pairs_of_model: int) -> tuple[Overlap, 
 
 
 def _side(
-    spaces: list[Tensor], i: Int[np.ndarray, " p"], j: Int[np.ndarray, " p"], size: Int[np.ndarray, " p"], spread: float
+    spaces: list[Tensor],
+    i: Int[np.ndarray, " p"],
+    j: Int[np.ndarray, " p"],
+    size: Int[np.ndarray, " p"],
+    spread: float,
+    *,
+    in_common: int,
 ) -> tuple[Float[np.ndarray, " p"], Float[np.ndarray, " p"], Bool[np.ndarray, " p"]]:
     """Of each pair: the share of the smaller subspace, what chance gives, and whether the share is beyond it."""
     dims = np.array([space.shape[1] for space in spaces])
     shared = _shared(spaces, dims)[i, j]
     smaller = np.minimum(dims[i], dims[j])
     moments = lru_cache(maxsize=None)(overlap_moments)
-    keys = zip(size.tolist(), dims[i].tolist(), dims[j].tolist(), strict=True)
+    same = np.minimum(in_common, smaller)
+    keys = zip((size - same).tolist(), (dims[i] - same).tolist(), (dims[j] - same).tolist(), strict=True)
     mean, deviation = np.array([moments(*key) for key in keys]).T
+    mean = mean + same
     # float32 bases are orthonormal to about 1e-6
     beyond = shared > mean + spread * deviation + 1e-4 * smaller
     whole = np.maximum(smaller, 1)  # a head of zeros spans nothing and shares nothing
