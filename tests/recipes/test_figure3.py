@@ -17,7 +17,7 @@ def test_every_kind_stands_at_every_rank_and_is_told_from_its_model(preset, prot
     runs = list(figure3.sweep(preset, protocol=protocol).expand())
     assert len({run.id for run in runs}) == len(settings.sequences) * len(KINDS) * len(settings.ranks)
     for layers in settings.sequences:
-        found = [kind_of(run.model) for run in runs if run.model.layers == layers]
+        found = [(kind_of(run.model), run.model.rank) for run in runs if run.model.layers == layers]
         assert found == [(kind, rank) for kind in KINDS for rank in settings.ranks]
 
 
@@ -27,14 +27,13 @@ def test_parameters_of_the_kinds(protocol):
     dim, points = 64, 16
     runs = list(figure3.sweep("paper", protocol=protocol).expand())
     for run in runs:
-        kind, rank = kind_of(run.model)
+        kind, rank = kind_of(run.model), run.model.rank
         attention = run.model.attention
         weights = 2 * attention.heads * attention.dim * (attention.rank + attention.value_dim)
         alone = 4 * dim**1.5 * dim
         assert weights == {"concatenated": 4 * alone}.get(kind, alone)
         assert run.model.positions == kind.partition(",")[0]
         if kind == "concatenated, equal":
-            assert run.model.rank == rank
             none = next(other for other in runs if _same(other, run, rank))
             extra = run.model.parameters() - none.model.parameters()
             norms_biases_and_table = run.model.layers * 20 * dim + points * dim
@@ -42,7 +41,7 @@ def test_parameters_of_the_kinds(protocol):
 
 
 def _same(other, run, rank):
-    return kind_of(other.model) == ("none", rank) and other.model.layers == run.model.layers
+    return kind_of(other.model) == "none" and other.model.rank == rank and other.model.layers == run.model.layers
 
 
 def test_without_positions_it_is_figure_1_also_by_the_papers_protocol():
@@ -55,7 +54,7 @@ def test_without_positions_it_is_figure_1_also_by_the_papers_protocol():
 
 def test_points_reading_and_authors():
     errors = {"none": 0.4, "additive": 0.4, "concatenated": 0.1, "concatenated, equal": 0.2}
-    found = points_of(rows("paper", lambda run: errors[kind_of(run.model)[0]]))
+    found = points_of(rows("paper", lambda run: errors[kind_of(run.model)]))
     at = {(p.layers, p.positions, p.rank): p for p in found}
     assert at[3, "concatenated", 8].authors == 0.00217
     assert at[1, "additive", 64].authors == 0.0152
@@ -72,7 +71,8 @@ def test_points_reading_and_authors():
 
 
 def test_curves_and_ranks_can_be_chosen_and_read():
-    found = [kind_of(run.model) for run in figure3.sweep("paper", pieces=(1, 7), ranks=(8,)).expand()]
+    runs = figure3.sweep("paper", pieces=(1, 7), ranks=(8,)).expand()
+    found = [(kind_of(run.model), run.model.rank) for run in runs]
     assert found == [("none", 8), ("concatenated", 8)]
     with pytest.raises(InvalidInputError, match="pieces: expected numbers from 1 to 8 for preset 'paper', got 9"):
         figure3.sweep("paper", pieces=(9,))
@@ -81,28 +81,21 @@ def test_curves_and_ranks_can_be_chosen_and_read():
     ):
         figure3.sweep("paper", ranks=(8, 3))
     errors = {"none": 0.4, "concatenated": 0.1}
-    points = points_of(rows("paper", lambda run: errors[kind_of(run.model)[0]], pieces=(5, 7), ranks=(8,)))
+    points = points_of(rows("paper", lambda run: errors[kind_of(run.model)], pieces=(5, 7), ranks=(8,)))
     assert reading(points) == (
         "3 layers, heads of rank below 64: error without positions over error with them (geometric mean): "
         "concatenated 4.00."
     )
 
 
-def test_heads_whose_doubled_rank_is_full_are_not_read_as_low_rank():
-    """At label d/2 the authors' concatenated heads have rank d."""
-    at_half = points_of(rows("paper", lambda run: 0.4 / run.model.rank, pieces=(1, 2, 3), ranks=(32,)))
-    assert reading(at_half).endswith("(geometric mean): additive 1.00.")
-
-
-@pytest.mark.parametrize("protocol", ["capacity", "recall"])
-def test_the_rate_of_a_doubled_rank_falls_as_at_that_rank(protocol):
-    """d = 64: the label 32 is of full rank when doubled, and only then."""
-    doubled = figure3.sweep("paper", protocol=protocol, pieces=(3,)).expand()
-    assert {run.model.rank: run.optim.schedule for run in doubled} == {
-        2 * rank: "scales" if rank >= 32 else "cosine" for rank in PRESETS["paper"].ranks
-    }
-    authors = figure3.sweep("paper", protocol="paper", pieces=(3,)).expand()
-    assert {run.optim.schedule for run in authors} == {"paper"}
+@pytest.mark.parametrize("rank", PRESETS["paper"].ranks)
+def test_the_authors_cut_points_and_positions_into_heads_of_the_rank_on_the_axis(rank):
+    """Eight modules of (64 + 64) / rank heads each, averaged, beside eight of 64 / rank without positions."""
+    heads = {}
+    for run in figure3.sweep("paper", protocol="paper", ranks=(rank,)).expand():
+        heads[kind_of(run.model)] = (run.model.heads, run.model.average)
+    assert heads["concatenated"] == (8 * 128 // rank, 8)
+    assert heads["none"] == heads["additive"] == (8 * 64 // rank, 8)
 
 
 def test_a_kind_keeps_its_colour_when_others_are_missing():

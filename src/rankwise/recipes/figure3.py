@@ -3,10 +3,10 @@
     rankwise reproduce figure3 --preset laptop --seeds 3
 
 Farthest neighbour, H = d^1.5 / r heads. Concatenated positions add d learned coordinates to every point, so that the
-stack is 2d wide; the authors then also double every head's rank, and their curve has four times the attention
-parameters of the others at the same label. "concatenated, equal" keeps the rank and halves the number of heads and the
-feed-forward instead: as many parameters as without positions, but for norms and the table. The paper shows concatenated
-positions helping low rank much with three layers and little with one.
+stack is 2d wide. The authors cut those 2d coordinates into heads of rank r, so that their concatenated curve has twice
+as many heads, and four times the attention parameters, of the others at the same rank. "concatenated, equal" halves the
+number of heads and the feed-forward instead: as many parameters as without positions, but for norms and the table. The
+paper shows concatenated positions helping low rank much with three layers and little with one.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import COLOURS, MARKERS, house_style, new_figure, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series, rank_axes, share_legend
 from rankwise.spec import ModelSpec, RunSpec, SweepSpec, heads_for_budget, vary
-from rankwise.train.protocols import Cell, capacity_schedule
+from rankwise.train.protocols import Cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Positions = Literal["none", "additive", "concatenated", "concatenated, equal"]
 KINDS: tuple[Positions, ...] = ("none", "additive", "concatenated", "concatenated, equal")
-KEYS = ("positions", "label_rank")
+KEYS = ("positions",)
 _EXPONENT = 1.5
 
 
@@ -101,9 +101,7 @@ def placed(run: RunSpec, kind: Positions) -> RunSpec:
     if kind != "additive":
         changes["model.position_dim"] = model.dim
     if kind == "concatenated":
-        changes["model.rank"] = 2 * model.rank
-        if run.protocol != "paper":  # ours chose the schedule by the rank before it was doubled
-            changes["optim.schedule"] = capacity_schedule(2 * model.rank, model.dim)
+        changes["model.heads"] = 2 * model.heads
     elif kind == "concatenated, equal":
         changes["model.heads"] = max(1, model.heads // 2)
         changes["model.average"] = max(1, model.average // 2)
@@ -111,27 +109,22 @@ def placed(run: RunSpec, kind: Positions) -> RunSpec:
     return vary(run, changes)
 
 
-def kind_of(model: ModelSpec) -> tuple[Positions, int]:
-    """Which kind of positions a model of the figure has, and the rank that the figure labels it by."""
+def kind_of(model: ModelSpec) -> Positions:
+    """Which kind of positions a model of the figure has."""
     if model.positions == "none" or model.positions == "additive":
-        return model.positions, model.rank
-    # the authors' heads are twice as many times their rank as the budget of dimension d allows
-    doubled = model.heads * model.rank > heads_for_budget(model.dim, 1, _EXPONENT)
-    return ("concatenated", model.rank // 2) if doubled else ("concatenated, equal", model.rank)
+        return model.positions
+    doubled = model.heads > heads_for_budget(model.dim, model.rank, _EXPONENT)
+    return "concatenated" if doubled else "concatenated, equal"
 
 
 def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
-    """One row a run, with its positions and the rank it stands at."""
-    found = []
-    for trained in runs:
-        kind, label_rank = kind_of(trained.run.model)
-        found.append(result_row("figure3", trained, {"positions": kind, "label_rank": label_rank}))
-    return found
+    """One row a run, with its positions."""
+    return [result_row("figure3", trained, {"positions": kind_of(trained.run.model)}) for trained in runs]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One point of the figure; ``rank`` is its place on the axis."""
+    """One point of the figure."""
 
     layers: int
     positions: str
@@ -142,7 +135,7 @@ class Point:
 
 def points_of(rows: Sequence[ResultRow]) -> list[Point]:
     """Seeds averaged; in the order layers, kind, rank."""
-    means = mean_over_seeds(rows, lambda row: (row.layers, KINDS.index(_kind(row)), int(row.extra["label_rank"])))
+    means = mean_over_seeds(rows, lambda row: (row.layers, KINDS.index(_kind(row)), row.rank))
     points = []
     for (layers, kind, rank), mean in means.items():
         same_size = (mean.row.dim, mean.row.points) == (64, 16)
@@ -157,10 +150,7 @@ def _kind(row: ResultRow) -> Positions:
 
 
 def reading(points: Sequence[Point]) -> str:
-    """How much positions help below full rank, by depth: geometric means of ratios of errors.
-
-    The authors' concatenated heads have twice the rank of their label: at d/2 they are of full rank for the points.
-    """
+    """How much positions help below full rank, by depth: geometric means of ratios of errors."""
     at = {(p.layers, p.positions, p.rank): p.mean.error for p in points}
     full = points[0].mean.row.dim
     lines = []
@@ -170,9 +160,7 @@ def reading(points: Sequence[Point]) -> str:
             ratios = [
                 at[layers, "none", rank] / error
                 for (depth, own, rank), error in at.items()
-                if (depth, own) == (layers, kind)
-                and (2 * rank if kind == "concatenated" else rank) < full
-                and (layers, "none", rank) in at
+                if (depth, own) == (layers, kind) and rank < full and (layers, "none", rank) in at
             ]
             if ratios:
                 product = 1.0
@@ -212,7 +200,7 @@ def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figur
         )
         draw_levels(axes, levels)
         ranks = sorted({point.rank for point in own})
-        rank_axes(axes, ranks, depth_name(layers), "rank of a head without positions")
+        rank_axes(axes, ranks, depth_name(layers))
     share_legend(figure, panels)
     figure.suptitle(title, fontsize=11)
     return figure

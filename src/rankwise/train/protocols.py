@@ -7,7 +7,6 @@ A protocol is a function from a cell to a complete ``RunSpec``; a variant calls 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.spec import LrMultipliers, ModelSpec, OptimSpec, RunSpec, TaskSpec, vary
@@ -134,7 +133,7 @@ def capacity(cell: Cell) -> RunSpec:
             lr_multipliers=LrMultipliers(temperature=50.0),
             steps=steps,
             batch=_batch(cell),
-            schedule=capacity_schedule(cell.rank, cell.dim),
+            schedule="scales" if cell.rank >= cell.dim else "cosine",
             warmup=min(100, steps // 10),
             epoch_steps=max(1, min(_EPOCH, steps)) if steps < 1000 else max(_EPOCH, steps // 20),
         ),
@@ -168,11 +167,6 @@ def recall(cell: Cell) -> RunSpec:
             "optim.epoch_steps": different // _SMALL_BATCH,
         },
     )
-
-
-def capacity_schedule(rank: int, dim: int) -> Literal["cosine", "scales"]:
-    """How ``capacity`` lets the rate fall for heads of that rank on points of ``dim`` dimensions."""
-    return "scales" if rank >= dim else "cosine"
 
 
 def _batch(cell: Cell) -> int:
