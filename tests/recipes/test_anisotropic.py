@@ -86,6 +86,10 @@ def test_the_needed_rank_is_found_between_ranks_and_what_it_follows_is_said():
         "rank / d varies by a factor 4 and rank / d_eff by 1: by this measure the need follows d_eff more closely."
     )
     assert "the need follows d more closely" in reading(by_dim)
+    low = {rank: mean for rank, mean in by_effective["alpha = 2"].items() if rank >= 8}
+    high = {rank: mean for rank, mean in by_effective["alpha = 0"].items() if rank <= 8}
+    assert "alpha = 2 (d_eff = 8): rank 8 has less than half the linear error already." in reading({"alpha = 2": low})
+    assert "alpha = 0 (d_eff = 32): no rank up to 8 reaches half the linear error." in reading({"alpha = 0": high})
 
 
 def test_the_picture_shows_both_axes():

@@ -66,7 +66,7 @@ def test_errors_fall_with_heads_and_stay_near_the_published(errors):
     for line in errors.lines:
         for row in line.errors:
             assert row == sorted(row, reverse=True)
-        assert line.published == list(published_figure("random_features").curve(dim=line.dim).errors[: len(line.heads)])
+        assert line.published == list(published_figure("random_features").curve(dim=line.dim).values[: len(line.heads)])
         for count, mean, published in zip(line.heads, line.means, line.published, strict=True):
             if count >= 256:
                 assert 0 < mean - published < 0.02  # the figure lies below: see the next test

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rankwise.recipes import figure1, figure2
-from rankwise.recipes.figure2 import angle_and_scale, draw, learned, reading, rows
+from rankwise.recipes.figure2 import angle_and_scale, draw, learned, published, reading, rows
 from rankwise.recipes.weights import trained_model
 from recipe_rows import rows_of, trained_here
 
@@ -50,6 +50,17 @@ def test_rows_measure_the_weights_that_were_validated(tmp_path):
 
 def extra(head, qk_angle, ov_angle=30.0):
     return {"head": head, "qk_angle": qk_angle, "qk_scale": 100.0, "ov_angle": ov_angle, "ov_scale": 2.0}
+
+
+def test_the_authors_medians_stand_beside_heads_of_their_size_as_ours_are_measured():
+    """One head: 179.58 degrees from +I, and a scale of 2400 before the factor 1/sqrt(64) of the scores."""
+    assert published(64, 16)[1] == pytest.approx((0.42, 300))
+    assert set(published(64, 16)) == {1, 8, 64}
+    assert published(16, 8) == {}
+    found = rows_of("figure2", figure2.sweep("paper"), lambda run: 0.02, lambda run: extra(0, 10.0))
+    crosses = [line for line in draw(found, "title").axes[0].lines if line.get_marker() == "x"]
+    assert [line.get_xdata()[0] for line in crosses if len(line.get_xdata())] == pytest.approx([0.42, 3.7, 11.46])
+    assert not [line for line in draw(found, "title").axes[1].lines if line.get_marker() == "x"]
 
 
 def test_heads_are_summed_up_and_drawn():

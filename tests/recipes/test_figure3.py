@@ -82,9 +82,13 @@ def test_curves_and_ranks_can_be_chosen_and_read():
         figure3.sweep("paper", ranks=(8, 3))
     errors = {"none": 0.4, "concatenated": 0.1}
     points = points_of(rows("paper", lambda run: errors[kind_of(run.model)], pieces=(5, 7), ranks=(8,)))
-    assert reading(points) == (
+    first, second = reading(points).split("\n")
+    assert first == (
         "3 layers, heads of rank below 64: error without positions over error with them (geometric mean): "
         "concatenated 4.00."
+    )
+    assert (
+        second == "Sequences in training: 3 layers 1,280,000; the authors' 51,200,000 (25,600,000 without positions)."
     )
 
 

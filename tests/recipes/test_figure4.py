@@ -48,18 +48,24 @@ def test_transfers_reading_and_drawing_from_fixed_numbers():
     exact = {t.trained: dict.fromkeys(EVALUATED, 0.01) for t in transfers}
     lines = reading(transfers, exact, 64)
     assert lines[0] == "Trained with 4 and 256 points: rank 32 goes from 0.031 to 0.031, rank 64 from 0.016 to 0.016."
-    assert "Trained with 16 points, tested with 1024: rank 32 0.016, rank 64 0.008" in lines[2]
+    assert lines[1] == (
+        "Sequences in training, with as many queries each as points: 4 points 1,280,000; 16 points 1,280,000; "
+        "64 points 320,000; 256 points 80,000; the authors' models 51,200,000."
+    )
+    assert "Trained with 16 points, tested with 1024: rank 32 0.016, rank 64 0.008" in lines[3]
     figure = draw(transfers, exact, dict.fromkeys(EVALUATED, 0.9), 64)
     assert [axes.get_title() for axes in figure.axes[1:]] == [f"trained with {n} points" for n in (4, 16, 64, 256)]
     crosses = [line for line in figure.axes[0].lines if line.get_marker() == "x" and len(line.get_xdata())]
     assert len(crosses) == 4
-    assert [text.get_text() for text in figure.legends[0].get_texts()][-2:] == ["exact head, softmax", "best linear"]
+    labels = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert labels == {"exact head, softmax", "best linear", *(f"rank {rank}" for rank in (1, 8, 16, 32, 64))}
 
 
 def test_the_exact_head_agrees_where_it_should_and_errs_more_with_more_points():
     line = exact_head(8, 16, 0.02)
     assert line[16] == pytest.approx(0.02, rel=1e-3)
     assert line[4] < line[16] < line[256]
+    assert exact_head(8, 16, 1.0) is None, "softer than any: what collapsed to 0 has no exact head beside it"
 
 
 def test_trained_models_are_tested_with_other_numbers_of_points(tmp_path, monkeypatch):
@@ -81,4 +87,5 @@ def test_one_rank_and_some_numbers_of_points_can_be_chosen_and_read():
         for row in measured("paper", lambda run: run.task.points / 100, lambda run, points: 0.5)
         if row.rank == 32 and row.points in (4, 64)
     ]
-    assert reading(transfers_of(rows), {}, 64) == ["Trained with 4 and 64 points: rank 32 goes from 0.04 to 0.64."]
+    first, _ = reading(transfers_of(rows), {}, 64)
+    assert first == "Trained with 4 and 64 points: rank 32 goes from 0.04 to 0.64."

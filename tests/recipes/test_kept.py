@@ -1,3 +1,4 @@
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from rankwise.errors import InvalidInputError, StorageError
 from rankwise.recipes import cliff, figure1
 from rankwise.recipes.kept import (
     Provenance,
+    commit_of,
     commit_of_this_code,
     draw_again,
     keep,
@@ -158,12 +160,27 @@ def test_the_command_names_what_decides_the_numbers_and_no_place():
     assert found.machine.endswith(("CPU core", "CPU cores"))
 
 
-def test_the_commit_is_that_of_the_repository_or_the_version_without_one(monkeypatch):
-    monkeypatch.setattr("rankwise.recipes.kept._git", lambda *words: {"rev-parse": "abc123", "status": ""}[words[1]])
-    assert commit_of_this_code() == "`abc123`"
-    monkeypatch.setattr("rankwise.recipes.kept._git", lambda *words: {"rev-parse": "abc123", "status": "M x"}[words[1]])
-    assert commit_of_this_code() == "`abc123`, with changes"
+def test_the_commit_is_that_of_the_repository_that_tracks_the_package(tmp_path):
+    def git(*words):
+        own = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+        return subprocess.run(["git", *own, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
 
+    package, installed = tmp_path / "src", tmp_path / ".venv"
+    for directory in (package / "train", installed):
+        directory.mkdir(parents=True)
+        (directory / "loop.py").write_text("steps = 1\n")
+    for directory in (package, installed):
+        (directory / "__init__.py").touch()
+    git("init", "-q")
+    git("add", "src")
+    git("commit", "-q", "-m", "first")
+    assert commit_of(package) == f"`{git('rev-parse', '--short=12', 'HEAD').strip()}`"
+    assert commit_of(installed) is None
+    (package / "train" / "loop.py").write_text("steps = 2\n")
+    assert commit_of(package).endswith("`, with changes")
+
+
+def test_without_a_repository_the_version_stands_for_the_commit(monkeypatch):
     def no_git(*words):
         raise FileNotFoundError("git")
 

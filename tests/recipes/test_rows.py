@@ -45,6 +45,11 @@ def test_a_run_measured_in_several_ways_has_several_rows_and_own_columns_come_la
     assert read_rows(path) == rows
 
 
+def test_a_name_of_digits_is_the_same_before_and_after_the_disk(tmp_path):
+    named = row(data="2024")
+    assert read_rows(write_rows([named], tmp_path / "some.csv")) == [named]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -68,5 +73,8 @@ def test_seeds_are_averaged_with_the_standard_error_between_them():
     assert (mean.error, mean.seeds) == (pytest.approx(0.3), 3)
     assert mean.spread == pytest.approx(0.2 / 3**0.5)
     alone = mean_over_seeds([row(0, 0.1)], lambda one: (one.rank,), lambda one: 7.0)[4,]
-    assert (alone.error, alone.spread) == (7.0, 0.01)
+    assert (alone.error, alone.spread) == (7.0, 0.0), "the uncertainty of the error is not that of another value"
+    known = mean_over_seeds([row(0, 0.1)], lambda one: (one.rank,), lambda one: 7.0, lambda one: 0.5)[4,]
+    assert known.spread == 0.5
+    assert mean_over_seeds([row(0, 0.1)], lambda one: (one.rank,))[4,].spread == 0.01
     assert isinstance(alone.row, ResultRow)

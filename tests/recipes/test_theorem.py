@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from rankwise.recipes import theorem
@@ -24,6 +26,13 @@ def test_random_features_lie_above_the_bound_and_improve_with_heads():
     for dim in PRESETS["laptop"].grids:
         line = [point for point in points if point.dim == dim]
         assert [point.error for point in line] == sorted((point.error for point in line), reverse=True)
+
+
+def test_random_features_may_not_lie_below_their_bound_however_much_draws_differ():
+    some = random_feature_points("smoke")[0]
+    assert some.error_se > 0
+    low = replace(some, error=some.bound - some.error_se)
+    assert below_bound([some, low]) == [low]
 
 
 def trained(run, error, error_se=0.001):

@@ -42,7 +42,7 @@ def demo(
     from rankwise.cli.page import say_page, store_page
     from rankwise.recipes import demo as recipe
     from rankwise.recipes.trained import train_sweep
-    from rankwise.report.figures import new_figure, save_figure
+    from rankwise.report.figures import house_style, new_figure, save_figure
     from rankwise.report.html import require_page
     from rankwise.spec import SweepSpec
     from rankwise.sweep.plan import plan_sweep
@@ -60,7 +60,9 @@ def demo(
     require_page()
     trained = [run for sweep in sweeps for run in train_sweep(sweep, store, workers=workers)]
     trade_off, setting = recipe.split(trained)
-    png, svg = save_figure(recipe.draw(trade_off, setting), store / "demo")
+    with house_style():
+        figure = recipe.draw(trade_off, setting)
+    png, svg = save_figure(figure, store / "demo")
     lines = recipe.reading(trade_off, setting)
     page = store_page(store, store / "report.html")
     if json:

@@ -164,7 +164,13 @@ def reading(lines: dict[str, dict[int, Mean]]) -> str:
         first = next(iter(line.values()))
         needed = needed_rank(line)
         if needed is None:
-            said.append(f"{data} (d_eff = {_effective(first):.3g}): no rank in between reaches half the linear error.")
+            lowest, highest = min(line), max(line)
+            where = (
+                f"rank {lowest} has less than half the linear error already"
+                if _relative(line[lowest]) <= _LEVEL
+                else f"no rank up to {highest} reaches half the linear error"
+            )
+            said.append(f"{data} (d_eff = {_effective(first):.3g}): {where}.")
             continue
         shares.append((needed / first.row.dim, needed / _effective(first)))
         of_d, of_effective = shares[-1]

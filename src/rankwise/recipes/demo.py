@@ -57,5 +57,6 @@ def draw(trade_off: Sequence[figure1_points.Point], setting: Sequence[theorem.Po
 
 def reading(trade_off: Sequence[figure1_points.Point], setting: Sequence[theorem.Point]) -> list[str]:
     """Three lines, computed from the numbers: one layer, depth, the bound."""
-    lines = figure1_points.reading(trade_off)
-    return [lines[0], lines[-1], theorem.reading(setting)]
+    by_depth = figure1_points.gaps_by_depth(trade_off)
+    first, *_ = figure1_points.full_against_half(by_depth)
+    return [first, *figure1_points.depth_narrows(by_depth), theorem.reading(setting)]

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from rankwise.recipes.cells import depth_name
-from rankwise.recipes.figure1_points import EXPONENTS, REPEATING, Point
+from rankwise.recipes.figure1_points import EXPONENTS, REPEATING, Point, published_curve
 from rankwise.report.figures import COLOURS, MARKERS, new_figure
 from rankwise.report.panels import Series, draw_levels, draw_series, rank_axes
 
@@ -45,10 +45,13 @@ def draw_panel(axes: Axes, points: Sequence[Point], levels: dict[str, float]) ->
     """Held-out error against rank at one depth: a colour a budget, full lines ``capacity``, dotted ones the authors'
     protocol, crosses the authors' values. ``recall``, which is not about held-out errors, only where it is alone."""
     series = []
+    ranks = {point.rank for point in points}
     for exponent in sorted({point.exponent for point in points}):
         colour = {"color": COLOURS[EXPONENTS.index(exponent)], "marker": MARKERS[EXPONENTS.index(exponent)]}
         own = [point for point in points if point.exponent == exponent]
-        published = {point.rank: point.authors for point in own if point.authors}
+        curve = published_curve(own[0].layers, exponent) if any(point.authors for point in own) else None
+        published = {} if curve is None else curve.points()
+        ranks |= published.keys()
         for protocol in sorted({point.protocol for point in own} - {"recall"}) or ["recall"]:
             line = _line(own, protocol)
             series.append(
@@ -65,7 +68,7 @@ def draw_panel(axes: Axes, points: Sequence[Point], levels: dict[str, float]) ->
     draw_series(axes, series)
     draw_levels(axes, levels)
     layers = points[0].layers
-    rank_axes(axes, sorted({point.rank for point in points}), depth_name(layers))
+    rank_axes(axes, sorted(ranks), depth_name(layers))
     axes.legend(fontsize=7, loc="lower left")
 
 

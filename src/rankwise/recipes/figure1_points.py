@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rankwise.recipes.cells import depth_name
-from rankwise.recipes.paper_figures import published_figure
+from rankwise.recipes.paper_figures import PublishedCurve, published_figure
 from rankwise.recipes.rows import ResultRow, mean_over_seeds
 from rankwise.report.headline import two_digits_down
 
@@ -21,8 +21,9 @@ REPEATING = ("paper", "recall")
 class Point:
     """One point of the figure: the mean over seeds of a cell's error, and the authors' value where they have one.
 
-    ``error`` is on held-out examples. ``training`` is the authors' statistic, the lowest epoch of the training error;
-    with a protocol whose epochs all have the same sequences it is lower by what was learned by heart.
+    ``authors_accuracy`` is how well that can be read, as a share of it. ``error`` is on held-out examples. ``training``
+    is the authors' statistic, the lowest epoch of the training error; with a protocol whose epochs all have the same
+    sequences it is lower by what was learned by heart.
     """
 
     protocol: str
@@ -38,6 +39,7 @@ class Point:
     sequences: int
     training: float
     authors: float | None = None
+    authors_accuracy: float = 0.0
 
     @property
     def memory(self) -> float:
@@ -72,8 +74,7 @@ def points_of(rows: Sequence[ResultRow]) -> list[Point]:
         protocol, layers, total_rank, rank = key
         dim = mean.row.dim
         exponent = min(EXPONENTS, key=lambda c: abs(dim**c - total_rank))
-        same_size = (dim, mean.row.points) == (64, 16)
-        curve = published_figure("figure1").curve(layers=layers, exponent=exponent) if same_size else None
+        curve = published_curve(layers, exponent) if (dim, mean.row.points) == (64, 16) else None
         points.append(
             Point(
                 protocol=protocol,
@@ -89,9 +90,15 @@ def points_of(rows: Sequence[ResultRow]) -> list[Point]:
                 sequences=mean.row.sequences,
                 training=training[key].error,
                 authors=None if curve is None else curve.at(rank),
+                authors_accuracy=0.0 if curve is None else curve.accuracy(rank),
             )
         )
     return points
+
+
+def published_curve(layers: int, exponent: float) -> PublishedCurve | None:
+    """The authors' errors at one depth and budget (d = 64, N = 16), None where they have no such curve."""
+    return published_figure("figure1").curve(layers=layers, exponent=exponent)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,9 +128,21 @@ def gaps(points: Sequence[Point]) -> list[Gap]:
 
 def reading(points: Sequence[Point]) -> list[str]:
     """What the numbers of one protocol say, computed from them."""
+    by_depth = gaps_by_depth(points)
+    lines = full_against_half(by_depth) + depth_narrows(by_depth)
+    return lines + collapses(points) + by_heart(points) + beside_the_authors(points) + lengths(points)
+
+
+def gaps_by_depth(points: Sequence[Point]) -> dict[int, list[Gap]]:
+    """The gaps of every depth that has some."""
     by_depth: dict[int, list[Gap]] = {}
     for gap in gaps(points):
         by_depth.setdefault(gap.layers, []).append(gap)
+    return by_depth
+
+
+def full_against_half(by_depth: dict[int, list[Gap]]) -> list[str]:
+    """A line for every depth."""
     lines = []
     for layers, found in sorted(by_depth.items()):
         least, best_half = min(found, key=lambda gap: gap.ratio), min(found, key=lambda gap: gap.half)
@@ -139,19 +158,23 @@ def reading(points: Sequence[Point]) -> list[str]:
                 f"least {two_digits_down(least.ratio)} times as much, and its best budget "
                 f"(d^{1 + best_half.exponent:g}) stays at {best_half.half:.2g}."
             )
+    return lines
+
+
+def depth_narrows(by_depth: dict[int, list[Gap]]) -> list[str]:
+    """What half rank gains by depth, where a budget was trained at both."""
     deepest = max(by_depth, default=1)
     shallow = {gap.exponent: gap for gap in by_depth.get(1, [])}
     deep = [gap for gap in by_depth.get(deepest, []) if gap.exponent in shallow]
-    if deepest > 1 and deep:
-        best = min(deep, key=lambda gap: gap.half)
-        before = shallow[best.exponent].half
-        verb = "narrows" if best.half < before else "does not narrow"
-        lines.append(
-            f"Depth {verb} it: at the {'best' if len(deep) > 1 else 'only'} budget of both (d^{1 + best.exponent:g}) "
-            f"half rank goes from "
-            f"{before:.2g} to {best.half:.2g} with {deepest} layers."
-        )
-    return lines + collapses(points) + by_heart(points) + beside_the_authors(points) + lengths(points)
+    if deepest == 1 or not deep:
+        return []
+    best = min(deep, key=lambda gap: gap.half)
+    before = shallow[best.exponent].half
+    verb = "narrows" if best.half < before else "does not narrow"
+    return [
+        f"Depth {verb} it: at the {'best' if len(deep) > 1 else 'only'} budget of both (d^{1 + best.exponent:g}) "
+        f"half rank goes from {before:.2g} to {best.half:.2g} with {deepest} layers."
+    ]
 
 
 def collapses(points: Sequence[Point]) -> list[str]:
@@ -192,16 +215,20 @@ def by_heart(points: Sequence[Point]) -> list[str]:
 
 
 def beside_the_authors(points: Sequence[Point]) -> list[str]:
-    """How many errors of one protocol reach the authors' values, which are training errors, and which stays farthest
-    above."""
+    """How the errors of one protocol stand to the authors' values, which are training errors read off a picture."""
     beside = [(point, point.authors) for point in points if point.authors is not None]
     if not beside:
         return []
-    reached = sum(point.beside <= authors for point, authors in beside)
-    worst, value = max(beside, key=lambda pair: pair[0].beside / pair[1])
-    which = "training errors" if worst.protocol in REPEATING else "held-out errors"
-    line = f"{reached} of {len(beside)} {which} are at or below the authors' training errors"
-    if worst.beside > value:
+    apart = [(p, authors) for p, authors in beside if abs(p.beside - authors) > p.authors_accuracy * authors]
+    above = [(point, authors) for point, authors in apart if point.beside > authors]
+    which = "training errors" if beside[0][0].protocol in REPEATING else "held-out errors"
+    line = (
+        f"Beside the authors' training errors, {len(beside)} {which}: {len(apart) - len(above)} below, "
+        f"{len(beside) - len(apart)} equal as far as the authors' can be read off their figure (1 %, "
+        f"3 % where hidden), {len(above)} above"
+    )
+    if above:
+        worst, value = max(above, key=lambda pair: pair[0].beside / pair[1])
         line += (
             f"; the farthest above is rank {worst.rank} with {depth_name(worst.layers)} and "
             f"d^{1 + worst.exponent:g} parameters: {worst.beside:.3g} against {value:.3g}"

@@ -6,7 +6,8 @@ The full-rank cells of figure 1 with one layer (the same runs, trained once if b
 from its weights: the angle between ``A = s W_Q^T W_K`` and -I, and its scale ``|A|_F / sqrt(d)``; angles are those of
 the inner product ``tr(A^T B)``, and s is the factor of the scores, 1/sqrt(r) times the learned temperature. An exact
 head ``-beta I`` has angle 0 and scale beta; a random matrix has an angle of about 90 degrees. Likewise ``W_O W_V`` and
-I. The paper draws K Q^T alone, its scale divided by sqrt(d) once more, and publishes no numbers.
+I. The paper's picture has angle to +I and scale without s = 1/sqrt(d), of ``W_Q W_K^T`` (the same trace; the norm is
+the same at -beta I): its medians stand beside ours as the angle to -I and with that factor.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from rankwise.errors import require_choice
 from rankwise.recipes.cells import TWENTIETH, budget, seeded_sweep, trained_by
+from rankwise.recipes.paper_figures import published_figure
 from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import ResultRow, result_row
 from rankwise.recipes.trained import TrainedRun
@@ -113,6 +115,19 @@ def angle_and_scale(matrix: Tensor, sign: int) -> tuple[float, float]:
     return math.degrees(math.acos(max(-1.0, min(1.0, cosine)))), size / root
 
 
+def published(dim: int, points: int) -> dict[int, tuple[float, float]]:
+    """The authors' median angle to -I and scale, as ours are measured, by the number of heads; of their size alone."""
+    if (dim, points) != (64, 16):
+        return {}
+    angles, scales = (published_figure("figure2").curve(measure=measure) for measure in ("angle", "scale"))
+    assert angles is not None
+    assert scales is not None
+    return {
+        heads: (180 - angle, scale / math.sqrt(dim))
+        for (heads, angle), scale in zip(angles.points().items(), scales.values, strict=True)
+    }
+
+
 @dataclass(frozen=True, kw_only=True)
 class Learned:
     """All heads of runs with one number of heads: means (of scales the median), and the extremes of the angles."""
@@ -162,23 +177,30 @@ def reading(found: Sequence[Learned]) -> str:
 
 
 def draw(rows: Sequence[ResultRow], title: str) -> Figure:
-    """Every head a dot: angle against scale, left of the scores, right of what is written."""
+    """Every head a dot: angle against scale, left of the scores, right of what is written; few heads above many."""
     figure = new_figure(9.4, 3.9)
     panels = figure.subplots(1, 2)
     counts = sorted({row.heads for row in rows})
+    authors = published(rows[0].dim, rows[0].points)
     names = (("qk", "scores: angle of $W_Q^T W_K$ to $-I$"), ("ov", "values: angle of $W_O W_V$ to $I$"))
     for axes, (part, name) in zip(panels, names, strict=True):
-        for colour, marker, heads in zip(COLOURS, MARKERS, counts, strict=False):
+        for place, (colour, marker, heads) in enumerate(zip(COLOURS, MARKERS, counts, strict=False)):
             own = [row for row in rows if row.heads == heads]
             x, y = ([float(row.extra[f"{part}_{what}"]) for row in own] for what in ("angle", "scale"))
             label = f"{heads} head{'s' * (heads > 1)}"
-            axes.plot(x, y, color=colour, marker=marker, linestyle="", alpha=0.7, label=label)
+            dots = {"color": colour, "marker": marker, "linestyle": "", "alpha": 0.7}
+            axes.plot(x, y, label=label, zorder=3 - place / 10, **dots)
+            if part == "qk" and heads in authors:
+                angle, scale = authors[heads]
+                axes.plot(angle, scale, color=colour, marker="x", markersize=9, zorder=4)
         axes.axvline(90, color=GUIDE, linewidth=0.9, linestyle="--")
-        axes.set_xlim(0, 180)
+        axes.set_xlim(-5, 185)  # an angle of 0 is the result: its dots must not be cut
         axes.set_xticks(range(0, 181, 30))
         axes.set_yscale("log")
         axes.set_xlabel(f"{name}, degrees")
         axes.set_ylabel(r"scale, Frobenius norm / $\sqrt{d}$")
+    if authors:
+        panels[0].plot([], [], color="0.3", marker="x", markersize=9, linestyle="", label="the authors' medians")
     panels[0].set_title("which point is chosen")
     panels[1].set_title("what is written")
     share_legend(figure, panels)
@@ -189,6 +211,7 @@ def draw(rows: Sequence[ResultRow], title: str) -> Figure:
 def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     """Figure, table and reading of the rows."""
     settings, found = PRESETS[preset], learned(rows)
+    authors = published(settings.dim, settings.points)
     with house_style():
         figure = draw(rows, f"Full-rank heads, farthest of {settings.points} points in {settings.dim} dimensions")
     return Reproduced(
@@ -201,11 +224,13 @@ def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
             "largest",
             "median scale",
             "values: angle to I",
+            "the authors' angle",
+            "the authors' scale",
         ),
         rows=tuple(
             (
                 *(one.heads, one.count, one.error, one.qk_angle, one.least_angle, one.largest_angle),
-                *(one.qk_scale, one.ov_angle),
+                *(one.qk_scale, one.ov_angle, *authors.get(one.heads, (None, None))),
             )
             for one in found
         ),

@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rankwise.errors import require_choice
 from rankwise.recipes.baselines import trivial_errors
-from rankwise.recipes.cells import TWENTIETH, budget, chosen_pieces, chosen_ranks, depth_name, seeded_sweep, trained_by
+from rankwise.recipes.cells import (
+    LATER_SEQUENCES,
+    TWENTIETH,
+    budget,
+    chosen_pieces,
+    chosen_ranks,
+    depth_name,
+    seeded_sweep,
+    trained_by,
+)
 from rankwise.recipes.paper_figures import published_figure
 from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import Mean, ResultRow, mean_over_seeds, result_row
@@ -26,7 +35,7 @@ from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import COLOURS, MARKERS, house_style, new_figure, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series, rank_axes, share_legend
 from rankwise.spec import ModelSpec, RunSpec, SweepSpec, heads_for_budget, vary
-from rankwise.train.protocols import Cell
+from rankwise.train.protocols import PAPER_SEQUENCES, Cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -172,6 +181,11 @@ def reading(points: Sequence[Point]) -> str:
                 f"{depth_name(layers)}, heads of rank below {full}: error without positions over error "
                 f"with them (geometric mean): {'; '.join(parts)}."
             )
+    seen = sorted({(point.layers, point.mean.row.sequences) for point in points})
+    told = "; ".join(f"{depth_name(layers)} {sequences:,}" for layers, sequences in seen)
+    if any(point.authors for point in points):
+        told += f"; the authors' {LATER_SEQUENCES:,} ({PAPER_SEQUENCES:,} without positions)"
+    lines.append(f"Sequences in training: {told}.")
     return "\n".join(lines)
 
 

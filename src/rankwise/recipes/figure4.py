@@ -11,14 +11,22 @@ large N.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankwise.errors import require_choice
 from rankwise.recipes.baselines import trivial_errors
-from rankwise.recipes.cells import TWENTIETH, budget, chosen_pieces, chosen_ranks, seeded_sweep, trained_by
+from rankwise.recipes.cells import (
+    LATER_SEQUENCES,
+    TWENTIETH,
+    budget,
+    chosen_pieces,
+    chosen_ranks,
+    seeded_sweep,
+    trained_by,
+)
 from rankwise.recipes.paper_figures import published_figure
 from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import Mean, ResultRow, mean_over_seeds, result_row
@@ -133,6 +141,7 @@ def transfers_of(rows: Sequence[ResultRow]) -> list[Transfer]:
         rows,
         lambda row: (row.points, row.rank, int(row.extra["evaluated_points"])),
         lambda row: float(row.extra["evaluated_error"]),
+        lambda row: float(row.extra["evaluated_error_se"]),
     )
     found = []
     for (points, rank), mean in own.items():
@@ -154,10 +163,11 @@ def _once_a_run(rows: Sequence[ResultRow]) -> list[ResultRow]:
     return list({row.run_id: row for row in rows}.values())
 
 
-def exact_head(dim: int, points: int, error: float) -> dict[int, float]:
+def exact_head(dim: int, points: int, error: float) -> dict[int, float] | None:
     """The exact head's error at every number of points, at the beta that gives ``error`` with ``points``.
 
-    Found by bisection on the same examples at every step, so that the error is a decreasing function of beta.
+    Found by bisection on the same examples at every step, so that the error is a decreasing function of beta. None
+    where no beta from 1 to 1e5 gives that error: a model that learned next to nothing, or is all but exact.
     """
     from rankwise.nn.constructions import exact_farthest
     from rankwise.recipes.weights import error_of
@@ -167,6 +177,8 @@ def exact_head(dim: int, points: int, error: float) -> dict[int, float]:
         return error_of(exact_farthest(dim, beta=beta), FarthestNeighbor(dim, count), _examples(count)).mean
 
     low, high = 1.0, 1e5
+    if not at(low, points) >= error >= at(high, points):
+        return None
     for _ in range(24):
         middle = (low * high) ** 0.5
         low, high = (middle, high) if at(middle, points) > error else (low, middle)
@@ -186,6 +198,14 @@ def reading(transfers: Sequence[Transfer], exact: dict[int, dict[int, float]], d
             f"rank {rank}{' goes' * (rank == both[0])} {change}" for rank, change in zip(both, changes, strict=True)
         ]
         lines.append(f"Trained with {few} and {many} points: {', '.join(words)}.")
+    if few < many:
+        seen = [
+            f"{points} points {_thousands(t.own.row.sequences for t in transfers if t.trained == points)}"
+            for points in sorted({t.trained for t in transfers})
+        ]
+        if any(t.authors for t in transfers):
+            seen.append(f"the authors' models {LATER_SEQUENCES:,}")
+        lines.append(f"Sequences in training, with as many queries each as points: {'; '.join(seen)}.")
     for trained, line in exact.items():
         last = max(line)
         ranks = [rank for rank in dict.fromkeys((half, dim)) if (trained, rank) in at]
@@ -197,9 +217,16 @@ def reading(transfers: Sequence[Transfer], exact: dict[int, dict[int, float]], d
     return lines
 
 
+def _thousands(counts: Iterable[int]) -> str:
+    """``64,000``, or ``16,000 to 64,000``."""
+    ends = sorted(set(counts))
+    return " to ".join(f"{end:,}" for end in dict.fromkeys((ends[0], ends[-1])))
+
+
 def exact_heads(transfers: Sequence[Transfer], dim: int) -> dict[int, dict[int, float]]:
     """For every number of points that a full-rank model was trained with, the exact head that agrees with it there."""
-    return {t.trained: exact_head(dim, t.trained, t.others[t.trained].error) for t in transfers if t.rank == dim}
+    found = {t.trained: exact_head(dim, t.trained, t.others[t.trained].error) for t in transfers if t.rank == dim}
+    return {trained: line for trained, line in found.items() if line is not None}
 
 
 def draw(
@@ -232,7 +259,7 @@ def draw(
                 label=f"rank {t.rank}",
                 x=list(t.others),
                 y=[mean.error for mean in t.others.values()],
-                spread=[mean.spread for mean in t.others.values()] if t.own.seeds > 1 else (),
+                spread=[mean.spread for mean in t.others.values()],
             )
             for t in line
         ]

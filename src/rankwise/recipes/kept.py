@@ -196,15 +196,23 @@ def commit_of_this_code() -> str:
     """The commit that this package is at, or its version where it does not come from a repository."""
     from importlib.metadata import PackageNotFoundError, version
 
-    here = Path(__file__).parent
+    committed = commit_of(Path(__file__).parents[1])
+    if committed is not None:
+        return committed
     try:
-        commit = _git(here, "rev-parse", "--short=12", "HEAD")
-        changed = bool(_git(here, "status", "--porcelain", "--untracked-files=no", "--", "."))
+        return f"rankwise {version('rankwise')}"
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def commit_of(package: Path) -> str | None:
+    """The commit that ``package`` is at and whether it was changed since; None where no repository tracks it."""
+    try:
+        _git(package, "ls-files", "--error-unmatch", "__init__.py")  # else: installed inside somebody's repository
+        commit = _git(package, "rev-parse", "--short=12", "HEAD")
+        changed = bool(_git(package, "status", "--porcelain", "--untracked-files=no", "--", "."))
     except (OSError, subprocess.SubprocessError):
-        try:
-            return f"rankwise {version('rankwise')}"
-        except PackageNotFoundError:
-            return "unknown"
+        return None
     return f"`{commit}`{', with changes' * changed}"
 
 

@@ -10,21 +10,31 @@ from typing import Any
 
 from rankwise.errors import InvalidInputError, nearest_name
 
-_VALUES = frozenset({"errors", "uncertain"})
+_VALUES = frozenset({"values", "uncertain"})
+_ACCURACY, _ACCURACY_HIDDEN = 0.01, 0.03
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedCurve:
-    """One line of a figure: what it is called there, its errors, and the entries of ``x`` known only to 3 %."""
+    """One line of a figure: what it is called there, its values (errors in all but figure 2), and the entries of ``x``
+    whose marker is hidden."""
 
     labels: dict[str, str | int | float]
     x: tuple[int, ...]
-    errors: tuple[float, ...]
+    values: tuple[float, ...]
     uncertain: tuple[int, ...]
 
     def at(self, x: int) -> float | None:
-        """The error at ``x``, None where the figure has no point."""
-        return dict(zip(self.x, self.errors, strict=True)).get(x)
+        """The value at ``x``, None where the figure has no point."""
+        return self.points().get(x)
+
+    def points(self) -> dict[int, float]:
+        """All values by their x."""
+        return dict(zip(self.x, self.values, strict=True))
+
+    def accuracy(self, x: int) -> float:
+        """How well the value at ``x`` can be read off a logarithmic axis, as a share of it."""
+        return _ACCURACY_HIDDEN if x in self.uncertain else _ACCURACY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +52,8 @@ class PublishedFigure:
 
 @cache
 def published_figure(name: str) -> PublishedFigure:
-    """``figure1`` (rank, heads, depth), ``figure3`` (positions), ``figure4`` (points) or ``random_features``."""
+    """``figure1`` (rank, heads, depth), ``figure2`` (full-rank heads), ``figure3`` (positions), ``figure4`` (points) or
+    ``random_features``."""
     figures = _read()
     if name not in figures:
         known = list(figures)
@@ -54,7 +65,7 @@ def published_figure(name: str) -> PublishedFigure:
             PublishedCurve(
                 labels={key: value for key, value in row.items() if key not in _VALUES},
                 x=tuple(entry["x"]),
-                errors=tuple(row["errors"]),
+                values=tuple(row["values"]),
                 uncertain=tuple(row.get("uncertain", ())),
             )
             for row in entry["curve"]

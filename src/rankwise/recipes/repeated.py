@@ -12,7 +12,7 @@ a smaller model of the question: what the paper's own models know of new sequenc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -186,7 +186,7 @@ def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figur
             axes,
             [
                 _series("new sequences", [(p.different, p.new) for p in authors], {}),
-                _series("the sequences it was trained on", [(p.different, _between_seeds(p.known)) for p in known], {}),
+                _series("the sequences it was trained on", [(p.different, p.known) for p in known], {}),
                 _series("new sequences, capacity", [(p.different, p.new) for p in best], {"color": COLOURS[2]}),
             ],
         )
@@ -208,11 +208,6 @@ def _series(label: str, points: Sequence[tuple[int, Mean]], style: dict[str, str
         spread=[mean.spread for _, mean in points],
         style={**style},
     )
-
-
-def _between_seeds(mean: Mean) -> Mean:
-    """Without a spread where one seed has none of its own: that of the held-out error is not this one's."""
-    return mean if mean.seeds > 1 else replace(mean, spread=0.0)
 
 
 def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:

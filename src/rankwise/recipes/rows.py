@@ -74,7 +74,8 @@ def result_row(figure: str, trained: TrainedRun, extra: Mapping[str, Value] | No
         parameters=run.parameters(),
         seconds=round(trained.seconds, 3),
         run_id=run.id,
-        extra=dict(extra or {}),
+        # a name such as "2024" must be in the row what it will be when it is read back
+        extra={name: _value(value) if isinstance(value, str) else value for name, value in (extra or {}).items()},
     )
 
 
@@ -82,7 +83,8 @@ def result_row(figure: str, trained: TrainedRun, extra: Mapping[str, Value] | No
 class Mean:
     """The mean error of equal cells over their seeds.
 
-    ``spread`` is the standard error of that mean: between seeds where there are several, else of the one validation.
+    ``spread`` is the standard error of that mean: between seeds where there are several, else of the one validation;
+    0 where that is not known.
     """
 
     error: float
@@ -92,9 +94,17 @@ class Mean:
 
 
 def mean_over_seeds(
-    rows: Iterable[ResultRow], key: Callable[[ResultRow], _Key], value: Callable[[ResultRow], float] | None = None
+    rows: Iterable[ResultRow],
+    key: Callable[[ResultRow], _Key],
+    value: Callable[[ResultRow], float] | None = None,
+    spread: Callable[[ResultRow], float] | None = None,
 ) -> dict[_Key, Mean]:
-    """The cells that ``key`` tells apart, in the order of their keys; ``value`` is the error unless given."""
+    """The cells that ``key`` tells apart, in the order of their keys.
+
+    ``value`` is the error unless given, and ``spread`` what one row knows of its uncertainty: of another value
+    nothing, unless given.
+    """
+    alone = spread or ((lambda row: row.error_se) if value is None else (lambda row: 0.0))
     value = value or (lambda row: row.error)
     cells: dict[_Key, list[ResultRow]] = {}
     for row in rows:
@@ -104,8 +114,8 @@ def mean_over_seeds(
         values = [value(row) for row in group]
         mean = math.fsum(values) / len(values)
         between = math.fsum((one - mean) ** 2 for one in values) / max(1, len(values) - 1) / len(values)
-        spread = math.sqrt(between) if len(values) > 1 else group[0].error_se
-        means[cell] = Mean(error=mean, spread=spread, seeds=len(values), row=group[0])
+        uncertainty = math.sqrt(between) if len(values) > 1 else alone(group[0])
+        means[cell] = Mean(error=mean, spread=uncertainty, seeds=len(values), row=group[0])
     return means
 
 

@@ -11,16 +11,18 @@ values, the other two against the sharper one for scaled-identity values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rankwise.errors import require_choice, require_int
+from rankwise.errors import require_choice
+from rankwise.recipes.cells import seeded_sweep
 from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import ResultRow, mean_over_seeds, result_row
 from rankwise.recipes.trained import TrainedRun
-from rankwise.report.figures import COLOURS, MARKERS, new_figure, ramp, save_figure
+from rankwise.report.figures import COLOURS, MARKERS, house_style, new_figure, ramp, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series, heads_axes
 from rankwise.spec import LrMultipliers, ModelSpec, OptimSpec, RunSpec, SweepSpec, TaskSpec
 from rankwise.theory.bounds import Values, error_lower_bound
@@ -34,6 +36,7 @@ Kind = Literal["softmax", "generalised", "random features"]
 KEYS = ("kind",)
 DRAWS = 5
 _SCORE_WIDTH = 32
+_ROUNDING = 1e-9
 _BOUNDS: tuple[tuple[Values, str], ...] = (("scaled_identity", "-"), ("any", "--"))
 _LABELS: dict[Kind, str] = {
     "softmax": "softmax heads",
@@ -81,17 +84,15 @@ PRESETS: dict[str, Settings] = {
 def sweep(preset: str = "laptop", *, seeds: int = 1) -> SweepSpec:
     """The trained runs of the figure; the rest is closed form."""
     require_choice("preset", preset, tuple(PRESETS))
-    require_int("seeds", seeds, minimum=1)
     settings = PRESETS[preset]
     runs = [
-        replace(_run(dim, rank, heads, kind, settings.steps), seed=seed)
-        for seed in range(seeds)
-        for dim, grid in PRESETS[preset].grids.items()
+        _run(dim, rank, heads, kind, settings.steps)
+        for dim, grid in settings.grids.items()
         for rank in grid.ranks
         for heads in grid.heads
         for kind in ("softmax", "generalised")
     ]
-    return SweepSpec(name=f"theorem ({preset})", runs=tuple(runs))
+    return seeded_sweep(f"theorem ({preset})", runs, seeds)
 
 
 def _run(dim: int, rank: int, heads: int, kind: str, steps: int) -> RunSpec:
@@ -132,8 +133,11 @@ class Point:
 
     @property
     def margin(self) -> float:
-        """Standard errors above the bound; random features have none, their error is exact for the draw."""
-        return (self.error - self.bound) / self.error_se if self.error_se else float("inf") * (self.error - self.bound)
+        """Standard errors above the bound. The errors of random features are exact: theirs is a spread of draws, each
+        of which the bound holds for, so that no mean may lie below it at all."""
+        if self.kind == "random features" or not self.error_se:
+            return -math.inf if self.error < self.bound * (1 - _ROUNDING) else math.inf
+        return (self.error - self.bound) / self.error_se
 
 
 def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
@@ -234,9 +238,11 @@ def draw_panel(axes: Axes, points: Sequence[Point]) -> None:
 def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     """Figure, table and reading of the rows; random features are computed here."""
     points = points_of(rows) + random_feature_points(preset)
+    with house_style():
+        figure = draw(points)
     return Reproduced(
         columns=("dim", "rank", "heads", "kind", "error", "standard error", "bound"),
         rows=tuple((p.dim, p.rank, p.heads, p.kind, p.error, p.error_se, p.bound) for p in points),
         reading=reading(points),
-        files=save_figure(draw(points), stem),
+        files=save_figure(figure, stem),
     )

@@ -31,7 +31,15 @@ class Series:
     published: Mapping[int, float] | None = None
 
 
-_PUBLISHED: dict[str, Any] = {"linestyle": "--", "linewidth": 0.9, "marker": "x", "markersize": 4, "alpha": 0.75}
+# above our markers, which would hide an equal value
+_PUBLISHED: dict[str, Any] = {
+    "linestyle": "--",
+    "linewidth": 0.9,
+    "marker": "x",
+    "markersize": 4,
+    "alpha": 0.75,
+    "zorder": 3,
+}
 
 
 def draw_series(axes: Axes, series: Sequence[Series]) -> None:
