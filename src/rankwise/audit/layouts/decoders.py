@@ -72,7 +72,7 @@ def layer_kind(config: ConfigPart, family: str, layer: int) -> str:
     if family == "gemma2":
         return _SLIDING if layer % 2 == 0 else "full_attention"
     if family.startswith("gemma3"):
-        return _SLIDING if (layer + 1) % config.number("sliding_window_pattern", default=6) else "full_attention"
+        return _SLIDING if (layer + 1) % config.number("sliding_window_pattern") else "full_attention"
     if family.startswith("qwen") and not (
         config.switch("use_sliding_window") and layer >= config.number("max_window_layers", minimum=0, default=28)
     ):

@@ -18,9 +18,10 @@ _SEEING = re.compile(r"(^|\.)(vision_tower|vision_model|visual)\.")
 
 
 def text_part(config: Mapping[str, Any]) -> ConfigPart:
-    """The configuration itself, or its text part in models of several parts."""
+    """The configuration itself, or its text part in models of several parts; with what its family leaves unsaid."""
     part = ConfigPart(config)
-    return part.nested("text_config") if part.has("text_config") else part
+    part = part.nested("text_config") if part.has("text_config") else part
+    return part.with_defaults_of(part.values.get("model_type", config.get("model_type")))
 
 
 def find_stack(source: ModelSource, *patterns: str, layers: int, extra: int = 0) -> list[str]:
