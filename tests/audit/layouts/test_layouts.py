@@ -284,3 +284,15 @@ def test_a_latent_models_stretch_needs_its_factor(saved, tmp_path):
     (folder / "config.json").write_text(json.dumps(config | {"rope_parameters": stretched}))
     with pytest.raises(InvalidInputError, match="factor: expected a finite number above 0, got None"):
         attention_layers(open_model(folder))
+
+
+def test_a_stack_that_is_not_there_names_an_example_and_the_way_out(saved, tmp_path):
+    folder = shutil.copytree(saved("llama"), tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    for part, way_out in (("other_proj.weight", "--q, --k"), ("q_proj.qweight", "packed by AWQ or GPTQ")):
+        renamed = {name.replace("q_proj.weight", part): tensor for name, tensor in tensors.items()}
+        save_file(renamed, folder / "model.safetensors")
+        with pytest.raises(InvalidInputError) as error:
+            attention_layers(open_model(folder))
+        assert f"named like layers.0.self_attn.q_proj.weight, got none in {len(tensors)} tensors" in str(error.value)
+        assert way_out in str(error.value)

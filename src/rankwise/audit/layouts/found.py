@@ -48,8 +48,14 @@ def find_stack(source: ModelSource, *patterns: str, layers: int, extra: int = 0)
                     f"({min(numbers)} to {max(numbers)})"
                 )
             return [f"{stem}{number}." for number in range(layers)]
-    example = patterns[0].replace("\\", "").format("0")
-    raise InvalidInputError(f"expected tensors named like {example}, got none in {len(source.tensors)} tensors")
+    example = patterns[0].replace("\\", "").format("0.")
+    if any(name.endswith(".qweight") for name in source.tensors):
+        way_out = "weights packed by AWQ or GPTQ (*.qweight) are not read, audit the model they were made from"
+    else:
+        way_out = "or name them with --q, --k, --v, --o and --heads ({layer} stands for the number)"
+    raise InvalidInputError(
+        f"expected tensors named like {example}, got none in {len(source.tensors)} tensors; {way_out}"
+    )
 
 
 def rows(source: ModelSource, name: str, heads: int, rank: int, columns: int, *, why: str = "") -> Block:
