@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from rankwise.audit.files.source import open_model
 from rankwise.audit.layouts import Block, TensorNames, attention_layers, load_layer
+from rankwise.audit.reduce.factored_model import why_not_factored
 from rankwise.audit.weights.audit import audit_weights
 from rankwise.errors import InvalidInputError, ShapeError
 from tiny_heads import heads_of
@@ -296,3 +297,23 @@ def test_a_stack_that_is_not_there_names_an_example_and_the_way_out(saved, tmp_p
             attention_layers(open_model(folder))
         assert f"named like layers.0.self_attn.q_proj.weight, got none in {len(tensors)} tensors" in str(error.value)
         assert way_out in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "added"),
+    [("relative_key", "relative key"), ("relative_key_query", "relative key and query"), ("absolute", None)],
+)
+def test_bert_with_vectors_of_the_distance(saved, tmp_path, said, added):
+    folder = shutil.copytree(saved("bert"), tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"position_embedding_type": said}))
+    assert attention_layers(open_model(folder)).layers[0].score_bias == added
+    for layer in range(2):
+        tensors[f"encoder.layer.{layer}.attention.self.distance_embedding.weight"] = torch.zeros(127, 8)
+    save_file(tensors, folder / "model.safetensors")
+    inventory = attention_layers(open_model(folder))
+    assert [item.what for item in inventory.unsupported] == ["encoder.layer.N.attention.self.distance_embedding.weight"]
+    for layer in inventory.layers:
+        assert layer.score_bias == added or added is None
+        assert "position bias is added" in why_not_factored(layer)

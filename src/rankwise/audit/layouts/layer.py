@@ -121,7 +121,8 @@ class LayerRef:
     latent: LatentRef | None = None
     softcap: float | None = None
     score_bias: str | None = None
-    """What is added to the scores and is no product of q and k: ``"relative"`` (T5), ``"alibi"``."""
+    """What is added to the scores and is no product of q and k: ``"relative"`` (T5), ``"alibi"``, ``"relative key"``
+    (BERT: the query times a vector of the distance)."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -176,7 +177,8 @@ class LayerWeights:
         """The same layer acting on normalised inputs: gains of norms multiplied into what follows them.
 
         LayerNorm's shift becomes a bias of q, k and v. Gains of QK-norm scale the rows of q and k and their
-        biases, those of the latents their columns. What was done is told in ``folded_in``.
+        biases, those of the latents their columns. What was done is told in ``folded_in``. A norm behind the attention
+        (BERT) is no norm of ``ref``: gain and shift of the one before stay in the inputs.
         """
         done: list[str] = []
         q, k, v = self.q, self.k, self.v

@@ -168,7 +168,7 @@ def _notes(ref: LayerRef) -> tuple[str, ...]:
     if ref.latent is not None:
         notes.append(f"{LATENT_NOTE}: the latent's norm is replaced by its typical size for inputs of unit size")
     if ref.score_bias is not None:
-        notes.append(f"{ref.score_bias} bias: scores also have a term of the distance alone, not measured here")
+        notes.append(f"{ref.score_bias} bias: scores also have a term of the distance, not measured here")
     if ref.softcap is not None:
         notes.append("scores are soft-capped after QK")
     return tuple(notes)
