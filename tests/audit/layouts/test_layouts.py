@@ -6,15 +6,18 @@ import shutil
 import numpy as np
 import pytest
 import torch
+import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from rankwise.audit.files.source import open_model
 from rankwise.audit.layouts import Block, TensorNames, attention_layers, load_layer
+from rankwise.audit.layouts.decoders import layer_kind, mask_of
 from rankwise.audit.reduce.factored_model import why_not_factored
 from rankwise.audit.weights.audit import audit_weights
 from rankwise.errors import InvalidInputError, ShapeError
+from rankwise.shapes.config import ConfigPart
 from tiny_heads import heads_of
 from tiny_models import CONFIGS, tiny_model
 
@@ -317,3 +320,21 @@ def test_bert_with_vectors_of_the_distance(saved, tmp_path, said, added):
     for layer in inventory.layers:
         assert layer.score_bias == added or added is None
         assert "position bias is added" in why_not_factored(layer)
+
+
+@pytest.mark.parametrize("kind", [transformers.Qwen2Config, transformers.Qwen2MoeConfig, transformers.Qwen3Config])
+@pytest.mark.parametrize("switched", [True, False])
+def test_the_layers_of_qwen_that_slide(kind, switched):
+    said = {"num_hidden_layers": 8, "use_sliding_window": switched, "max_window_layers": 5, "sliding_window": 16}
+    theirs = kind(**said)
+    ours = [layer_kind(ConfigPart(said), theirs.model_type, layer) for layer in range(8)]
+    assert ours == theirs.layer_types
+
+
+@pytest.mark.parametrize("switched", [True, False])
+def test_all_layers_of_qwen3_moe_slide_or_none(switched):
+    said = {"num_hidden_layers": 8, "use_sliding_window": switched, "max_window_layers": 5, "sliding_window": 16}
+    theirs = transformers.Qwen3MoeConfig(**said).sliding_window
+    for layer in range(8):
+        expected = ("causal", None) if theirs is None else ("window", theirs)
+        assert mask_of(ConfigPart(said), layer_kind(ConfigPart(said), "qwen3_moe", layer)) == expected

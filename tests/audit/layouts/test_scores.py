@@ -11,6 +11,7 @@ from transformers import AutoModel
 from model_scores import predicted_scores, recorded_inputs, recorded_softmax
 from rankwise.audit.files.source import open_model
 from rankwise.audit.layouts import attention_layers, load_layer
+from rankwise.audit.reduce.factored_model import why_not_factored
 from tiny_heads import heads_of
 from tiny_models import CONFIGS, VOCAB, randomised, tiny_model
 
@@ -48,12 +49,9 @@ def assert_predicts(name, model, directory, only=None, eps=None):
         ours = predicted_scores(load_layer(source, ref), *inputs[ref.name], eps)
         theirs = theirs[0].double().numpy()
         visible = theirs > -1e30
-        if ref.mask == "full":
-            assert visible.all()
-        else:
-            back = np.arange(TOKENS)[:, None] - np.arange(TOKENS)
-            seen = (back >= 0) & (back < (ref.window or TOKENS))
-            assert (visible == seen).all()
+        back = np.arange(theirs.shape[-2])[:, None] - np.arange(theirs.shape[-1])
+        seen = np.abs(back) < (ref.window or np.inf)
+        assert (visible == (seen if ref.mask == "full" else seen & (back >= 0))).all()
         np.testing.assert_allclose(ours[visible], theirs[visible], rtol=1e-4, atol=1e-4 * np.abs(theirs[visible]).max())
 
 
@@ -64,6 +62,16 @@ def test_the_audited_weights_predict_the_models_own_scores(name, tmp_path):
     model.save_pretrained(tmp_path)
     eps = getattr(model.config, "rms_norm_eps", None)
     assert_predicts(name, model, tmp_path, only=BIASED.get(name), eps=eps)
+
+
+def test_a_window_on_both_sides(tmp_path):
+    """EmbeddingGemma: 8 stands for 4 keys on either side."""
+    model = tiny_model("gemma3", use_bidirectional_attention=True, sliding_window=8)
+    model.save_pretrained(tmp_path)
+    assert_predicts("gemma3", model, tmp_path, eps=model.config.rms_norm_eps)
+    for layer in attention_layers(open_model(tmp_path)).layers:
+        assert (layer.mask, layer.window) == ("full", 5)
+        assert "a window on both sides" in why_not_factored(layer)
 
 
 YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16}

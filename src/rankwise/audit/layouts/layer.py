@@ -111,6 +111,8 @@ class LayerRef:
     v_bias: Block | None = None
     o_bias: str | None = None
     window: int | None = None
+    """A query sees keys at distances below it: those before under the mask ``"window"``, on both sides under
+    ``"full"``; None: at any distance."""
     rope: Rope | None = None
     query_norm: NormRef | None = None
     key_norm: NormRef | None = None

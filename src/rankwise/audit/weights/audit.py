@@ -169,6 +169,8 @@ def _notes(ref: LayerRef) -> tuple[str, ...]:
         notes.append(f"{LATENT_NOTE}: the latent's norm is replaced by its typical size for inputs of unit size")
     if ref.score_bias is not None:
         notes.append(f"{ref.score_bias} bias: scores also have a term of the distance, not measured here")
+    if ref.mask == "full" and ref.window is not None:
+        notes.append(f"a query sees {ref.window - 1} keys on either side and itself")
     if ref.softcap is not None:
         notes.append("scores are soft-capped after QK")
     return tuple(notes)
