@@ -58,10 +58,15 @@ def tiny_model(name, *, dtype=torch.float32, seed=0, **changes):
     kind, fields = CONFIGS[name]
     torch.manual_seed(seed)
     config = getattr(transformers, kind)(**fields | changes)
-    model = AutoModel.from_config(config, attn_implementation="eager")
+    model = randomised(AutoModel.from_config(config, attn_implementation="eager"), seed)
+    return model.to(dtype).eval()
+
+
+def randomised(model, seed):
+    """The model with every parameter drawn from the seed: matrices around 0, gains and biases around 1."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             centre = 1.0 if parameter.ndim == 1 else 0.0
             parameter.copy_(centre + 0.2 * torch.randn(parameter.shape, generator=generator))
-    return model.to(dtype).eval()
+    return model

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rankwise.errors import InvalidInputError
 from rankwise.shapes import LatentShape, published_shapes, read_config, shape_of_config
+from rankwise.shapes.family_defaults import FAMILY_DEFAULTS
 
 transformers.logging.set_verbosity_error()  # it has remarks about special tokens outside a vocabulary of 7
 
@@ -397,3 +398,35 @@ def test_complaints_about_a_file_start_with_its_path(tmp_path):
         read_config(path)
     with pytest.raises(InvalidInputError, match="File name too long"):
         read_config("x" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [
+        ("gemma", transformers.GemmaConfig),
+        ("gemma2", transformers.Gemma2Config),
+        ("gemma3_text", transformers.Gemma3TextConfig),
+    ],
+)
+def test_what_a_family_leaves_unsaid_is_what_transformers_takes(family, kind):
+    theirs = kind()
+    for key, value in FAMILY_DEFAULTS[family].items():
+        if key == "rope_theta":
+            assert value == theirs.rope_parameters["full_attention"]["rope_theta"]
+        elif key == "rope_local_base_freq":
+            assert value == theirs.rope_parameters["sliding_attention"]["rope_theta"]
+        elif key == "sliding_window_pattern":
+            assert value == 1 + theirs.layer_types.index("full_attention")
+        else:
+            assert value == getattr(theirs, key)
+
+
+@pytest.mark.parametrize("family", [{"model_type": "gemma3_text"}, {}])
+def test_a_text_part_that_states_little(family):
+    """google/gemma-3-4b names no heads, google/gemma-3-12b no head dimension."""
+    four = {"hidden_size": 2560, "intermediate_size": 10_240, "num_hidden_layers": 34}
+    shape = shape_of_config({"model_type": "gemma3", "text_config": family | four})
+    assert (shape.dim, shape.heads, shape.kv_heads, shape.rank, shape.layers) == (2560, 8, 4, 256, 34)
+    twelve = {"hidden_size": 3840, "num_hidden_layers": 48, "num_attention_heads": 16, "num_key_value_heads": 8}
+    shape = shape_of_config({"model_type": "gemma3", "text_config": family | twelve})
+    assert (shape.heads, shape.kv_heads, shape.rank) == (16, 8, 256)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rankwise.errors import InvalidInputError
+from rankwise.shapes.family_defaults import with_family_defaults
 from rankwise.shapes.shape import LatentShape, ModelShape
 from rankwise.shapes.strict_json import read_json_object
 
@@ -71,6 +72,7 @@ def shape_of_config(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
     part = ConfigPart(config)
     while not part.has(*_HEADS) and (nested := next((key for key in _PARTS if part.has(key)), None)):
         part = part.nested(nested)
+    part = part.with_defaults_of(part.values.get("model_type", config.get("model_type")))
     part.require(("the model dimension", _DIM), ("the number of layers", _LAYERS), ("the number of heads", _HEADS))
     for synonyms in _SYNONYMS:
         part.refuse_contradiction(synonyms)
@@ -118,6 +120,10 @@ class ConfigPart:
         if not isinstance(self.values[key], Mapping):
             raise self.wrong(key, "an object of keys and values", self.values[key])
         return ConfigPart(self.values[key], f"{self.path}{key}.")
+
+    def with_defaults_of(self, family: object) -> ConfigPart:
+        """The same part with the keys that its family (``model_type``) leaves unsaid."""
+        return ConfigPart(with_family_defaults(self.values, family), self.path)
 
     def require(self, *wanted: tuple[str, tuple[str, ...]]) -> None:
         missing = [f"{meaning} ({', '.join(keys)})" for meaning, keys in wanted if not self.has(*keys)]

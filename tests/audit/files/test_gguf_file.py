@@ -13,10 +13,10 @@ gguf = pytest.importorskip("gguf", reason="GGUF files need the extra gguf")
 DIM, HEADS, GROUPS, RANK, LAYERS = 64, 6, 2, 8, 2
 
 
-def write(path, architecture="llama", quantisation="F32", edit=None, **metadata):
+def write(path, architecture="llama", quantisation="F32", edit=None, layers=LAYERS, **metadata):
     """A small model; ``edit`` may change a layer's tensors; they are returned."""
     writer = gguf.GGUFWriter(path, architecture)
-    writer.add_block_count(LAYERS)
+    writer.add_block_count(layers)
     writer.add_embedding_length(DIM)
     writer.add_head_count(HEADS)
     writer.add_head_count_kv(GROUPS)
@@ -30,7 +30,7 @@ def write(path, architecture="llama", quantisation="F32", edit=None, **metadata)
         add(f"{architecture}.{key}", value)
     rng = np.random.default_rng(0)
     written = {}
-    for layer in range(LAYERS):
+    for layer in range(layers):
         tensors = {
             "attn_norm": np.ones(DIM), "attn_q": rng.normal(size=(HEADS * RANK, DIM)),
             "attn_k": rng.normal(size=(GROUPS * RANK, DIM)), "attn_v": rng.normal(size=(GROUPS * RANK, DIM)),
@@ -127,6 +127,13 @@ def test_gemma_alternates_and_gains_are_complete(tmp_path):
     layers = attention_layers(source).layers
     assert [(layer.mask, layer.window) for layer in layers] == [("window", 7), ("causal", None)]
     assert (load_layer(source, layers[0]).query_norm.gain == 1).all()
+
+
+@pytest.mark.parametrize(("architecture", "layers"), [("gemma2", 46), ("gemma3", 62)])
+def test_the_largest_gemmas_divide_scores_by_the_root_of_dim_over_heads(tmp_path, architecture, layers):
+    for count, divisor in ((layers, DIM // HEADS), (LAYERS, RANK)):
+        write(tmp_path / "m.gguf", architecture=architecture, layers=count)
+        assert {layer.scale for layer in attention_layers(open_model(tmp_path / "m.gguf")).layers} == {divisor**-0.5}
 
 
 def test_what_the_metadata_says_is_checked_against_the_tensors(tmp_path):

@@ -83,6 +83,14 @@ def test_a_sharded_model_reads_like_a_whole_one(saved, tmp_path):
     assert sharded.file_of(NAME).name.startswith("model-0000")
 
 
+def test_an_index_may_be_larger_than_any_configuration(tmp_path):
+    """That of DeepSeek-V3 has 8.9 MB."""
+    tiny_model("llama").save_pretrained(tmp_path, max_shard_size="20KB")
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps(json.loads(index.read_text()) | {"metadata": {"filler": "x" * 9 * 2**20}}))
+    assert open_model(tmp_path).has(NAME)
+
+
 def test_a_single_file_with_its_config_given_or_beside(saved, tmp_path):
     file = tmp_path / "weights.safetensors"
     shutil.copy(saved("llama") / "model.safetensors", file)

@@ -6,14 +6,18 @@ import shutil
 import numpy as np
 import pytest
 import torch
+import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from rankwise.audit.files.source import open_model
 from rankwise.audit.layouts import Block, TensorNames, attention_layers, load_layer
+from rankwise.audit.layouts.decoders import layer_kind, mask_of
+from rankwise.audit.reduce.factored_model import why_not_factored
 from rankwise.audit.weights.audit import audit_weights
 from rankwise.errors import InvalidInputError, ShapeError
+from rankwise.shapes.config import ConfigPart
 from tiny_heads import heads_of
 from tiny_models import CONFIGS, tiny_model
 
@@ -284,3 +288,53 @@ def test_a_latent_models_stretch_needs_its_factor(saved, tmp_path):
     (folder / "config.json").write_text(json.dumps(config | {"rope_parameters": stretched}))
     with pytest.raises(InvalidInputError, match="factor: expected a finite number above 0, got None"):
         attention_layers(open_model(folder))
+
+
+def test_a_stack_that_is_not_there_names_an_example_and_the_way_out(saved, tmp_path):
+    folder = shutil.copytree(saved("llama"), tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    for part, way_out in (("other_proj.weight", "--q, --k"), ("q_proj.qweight", "packed by AWQ or GPTQ")):
+        renamed = {name.replace("q_proj.weight", part): tensor for name, tensor in tensors.items()}
+        save_file(renamed, folder / "model.safetensors")
+        with pytest.raises(InvalidInputError) as error:
+            attention_layers(open_model(folder))
+        assert f"named like layers.0.self_attn.q_proj.weight, got none in {len(tensors)} tensors" in str(error.value)
+        assert way_out in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "added"),
+    [("relative_key", "relative key"), ("relative_key_query", "relative key and query"), ("absolute", None)],
+)
+def test_bert_with_vectors_of_the_distance(saved, tmp_path, said, added):
+    folder = shutil.copytree(saved("bert"), tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"position_embedding_type": said}))
+    assert attention_layers(open_model(folder)).layers[0].score_bias == added
+    for layer in range(2):
+        tensors[f"encoder.layer.{layer}.attention.self.distance_embedding.weight"] = torch.zeros(127, 8)
+    save_file(tensors, folder / "model.safetensors")
+    inventory = attention_layers(open_model(folder))
+    assert [item.what for item in inventory.unsupported] == ["encoder.layer.N.attention.self.distance_embedding.weight"]
+    for layer in inventory.layers:
+        assert layer.score_bias == added or added is None
+        assert "position bias is added" in why_not_factored(layer)
+
+
+@pytest.mark.parametrize("kind", [transformers.Qwen2Config, transformers.Qwen2MoeConfig, transformers.Qwen3Config])
+@pytest.mark.parametrize("switched", [True, False])
+def test_the_layers_of_qwen_that_slide(kind, switched):
+    said = {"num_hidden_layers": 8, "use_sliding_window": switched, "max_window_layers": 5, "sliding_window": 16}
+    theirs = kind(**said)
+    ours = [layer_kind(ConfigPart(said), theirs.model_type, layer) for layer in range(8)]
+    assert ours == theirs.layer_types
+
+
+@pytest.mark.parametrize("switched", [True, False])
+def test_all_layers_of_qwen3_moe_slide_or_none(switched):
+    said = {"num_hidden_layers": 8, "use_sliding_window": switched, "max_window_layers": 5, "sliding_window": 16}
+    theirs = transformers.Qwen3MoeConfig(**said).sliding_window
+    for layer in range(8):
+        expected = ("causal", None) if theirs is None else ("window", theirs)
+        assert mask_of(ConfigPart(said), layer_kind(ConfigPart(said), "qwen3_moe", layer)) == expected

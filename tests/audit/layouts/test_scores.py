@@ -1,14 +1,19 @@
 """Weights, scale, positions and norms of an audited layer give the scores the model itself computes."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
+import transformers
+from transformers import AutoModel
 
 from model_scores import predicted_scores, recorded_inputs, recorded_softmax
 from rankwise.audit.files.source import open_model
 from rankwise.audit.layouts import attention_layers, load_layer
+from rankwise.audit.reduce.factored_model import why_not_factored
 from tiny_heads import heads_of
-from tiny_models import CONFIGS, VOCAB, tiny_model
+from tiny_models import CONFIGS, VOCAB, randomised, tiny_model
 
 TOKENS = 12
 # their scores have a term of the distance alone besides QK
@@ -44,12 +49,9 @@ def assert_predicts(name, model, directory, only=None, eps=None):
         ours = predicted_scores(load_layer(source, ref), *inputs[ref.name], eps)
         theirs = theirs[0].double().numpy()
         visible = theirs > -1e30
-        if ref.mask == "full":
-            assert visible.all()
-        else:
-            back = np.arange(TOKENS)[:, None] - np.arange(TOKENS)
-            seen = (back >= 0) & (back < (ref.window or TOKENS))
-            assert (visible == seen).all()
+        back = np.arange(theirs.shape[-2])[:, None] - np.arange(theirs.shape[-1])
+        seen = np.abs(back) < (ref.window or np.inf)
+        assert (visible == (seen if ref.mask == "full" else seen & (back >= 0))).all()
         np.testing.assert_allclose(ours[visible], theirs[visible], rtol=1e-4, atol=1e-4 * np.abs(theirs[visible]).max())
 
 
@@ -60,6 +62,16 @@ def test_the_audited_weights_predict_the_models_own_scores(name, tmp_path):
     model.save_pretrained(tmp_path)
     eps = getattr(model.config, "rms_norm_eps", None)
     assert_predicts(name, model, tmp_path, only=BIASED.get(name), eps=eps)
+
+
+def test_a_window_on_both_sides(tmp_path):
+    """EmbeddingGemma: 8 stands for 4 keys on either side."""
+    model = tiny_model("gemma3", use_bidirectional_attention=True, sliding_window=8)
+    model.save_pretrained(tmp_path)
+    assert_predicts("gemma3", model, tmp_path, eps=model.config.rms_norm_eps)
+    for layer in attention_layers(open_model(tmp_path)).layers:
+        assert (layer.mask, layer.window) == ("full", 5)
+        assert "a window on both sides" in why_not_factored(layer)
 
 
 YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16}
@@ -79,3 +91,26 @@ def test_stretched_rotary_positions_too(sort, tmp_path):
     model = tiny_model(name, rope_parameters=parameters)
     model.save_pretrained(tmp_path)
     assert_predicts(name, model, tmp_path, eps=model.config.rms_norm_eps)
+
+
+# what google/gemma-3-4b states of its text part, with fewer and smaller layers
+GEMMA_3_AS_PUBLISHED = {
+    "hidden_size": 40, "intermediate_size": 44, "model_type": "gemma3_text", "num_hidden_layers": 6,
+    "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 8,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stated", [GEMMA_3_AS_PUBLISHED, GEMMA_3_AS_PUBLISHED | {"num_attention_heads": 4}])
+def test_gemma_3_whose_text_part_leaves_its_familys_defaults_unsaid(stated, tmp_path):
+    config = transformers.Gemma3TextConfig(**stated, vocab_size=VOCAB)
+    model = randomised(AutoModel.from_config(config, attn_implementation="eager"), seed=0)
+    model.save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gemma3", "text_config": stated}))
+    assert_predicts("gemma3", model, tmp_path, eps=config.rms_norm_eps)
+    *near, far = attention_layers(open_model(tmp_path)).layers
+    turning = model.rotary_emb
+    for layer in near:
+        assert (layer.mask, layer.window) == ("window", 8)
+        np.testing.assert_allclose(layer.rope.frequencies, turning.sliding_attention_inv_freq, rtol=1e-6)
+    assert far.mask == "causal"
+    np.testing.assert_allclose(far.rope.frequencies, turning.full_attention_inv_freq, rtol=1e-6)

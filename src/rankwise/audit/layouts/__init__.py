@@ -33,7 +33,7 @@ LAYOUTS: dict[str, Callable[[ModelSource, ConfigPart], list[LayerRef]]] = {
 
 _ATTENTION = re.compile(r"(attn|attention|query|key|value|qkv|[qkvo]_proj)", re.IGNORECASE)
 # part of an audited layer, but no projection of it
-_KNOWN_BESIDE = re.compile(r"(relative_attention_bias|_scale|embeddings?|norm)", re.IGNORECASE)
+_KNOWN_BESIDE = re.compile(r"(relative_attention_bias|_scale|(^|\.)embeddings?\.|norm)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

@@ -72,21 +72,25 @@ def layer_kind(config: ConfigPart, family: str, layer: int) -> str:
     if family == "gemma2":
         return _SLIDING if layer % 2 == 0 else "full_attention"
     if family.startswith("gemma3"):
-        return _SLIDING if (layer + 1) % config.number("sliding_window_pattern", default=6) else "full_attention"
-    if family.startswith("qwen") and not (
-        config.switch("use_sliding_window") and layer >= config.number("max_window_layers", minimum=0, default=28)
-    ):
+        return _SLIDING if (layer + 1) % config.number("sliding_window_pattern") else "full_attention"
+    if family.startswith("qwen") and not _qwen_slides(config, family, layer):
         return "full_attention"
     return _SLIDING if config.has("sliding_window") else "full_attention"
 
 
+def _qwen_slides(config: ConfigPart, family: str, layer: int) -> bool:
+    """Which layers have the window where it is switched on: the later ones, every second of the first ones, all."""
+    first = config.number("max_window_layers", minimum=0, default=28)
+    chosen = {"qwen2_moe": layer % 2 == 0 and layer < first, "qwen3_moe": True}.get(family, layer >= first)
+    return config.switch("use_sliding_window") and chosen
+
+
 def mask_of(config: ConfigPart, kind: str) -> tuple[MaskKind, int | None]:
     """Which keys a query sees."""
-    if config.switch("use_bidirectional_attention"):
-        return "full", None
-    if kind == _SLIDING and config.has("sliding_window"):
-        return "window", config.number("sliding_window")
-    return "causal", None
+    window = config.number("sliding_window") if kind == _SLIDING and config.has("sliding_window") else None
+    if config.switch("use_bidirectional_attention"):  # EmbeddingGemma: half the window on either side
+        return "full", None if window is None else window // 2 + 1
+    return ("causal" if window is None else "window"), window
 
 
 def _rope(config: ConfigPart, rank: int, kind: str) -> Rope:

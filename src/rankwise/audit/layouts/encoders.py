@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rankwise.audit.files.source import ModelSource
 from rankwise.audit.layouts.found import bias, columns, find_stack, layer_norm, optional, rows
 from rankwise.audit.layouts.layer import LayerRef, NormRef
 from rankwise.shapes.config import ConfigPart, shape_of_config
 
 BERT_TYPES = ("bert", "roberta", "xlm-roberta", "camembert", "electra")
-_POST_NORM = "the norm stands behind the attention: nothing to fold, the input is the residual stream itself"
+_POST_NORM = (
+    "the norm stands behind the attention: gain and shift of the norm before it are part of the input and not folded"
+)
+_RELATIVE = {"relative_key": "relative key", "relative_key_query": "relative key and query"}
 
 
 def bert_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
@@ -16,7 +21,17 @@ def bert_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
     count = shape_of_config(config.values).layers
     stems = find_stack(source, r"encoder\.layer\.{}attention\.self\.query\.weight", layers=count)
     names = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
-    return [_layer(source, config, layer, stem, names) for layer, stem in enumerate(stems)]
+    return [
+        replace(_layer(source, config, layer, stem, names), score_bias=_relative(source, config, stem))
+        for layer, stem in enumerate(stems)
+    ]
+
+
+def _relative(source: ModelSource, config: ConfigPart, stem: str) -> str | None:
+    """What BERT of Shaw et al.'s positions adds to the scores: queries (and keys) times a vector of the distance."""
+    stored = source.has(f"{stem}attention.self.distance_embedding.weight")
+    stated = str(config.values.get("position_embedding_type"))
+    return _RELATIVE.get(stated, "relative key" if stored else None)
 
 
 def distilbert_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:

@@ -18,9 +18,10 @@ _SEEING = re.compile(r"(^|\.)(vision_tower|vision_model|visual)\.")
 
 
 def text_part(config: Mapping[str, Any]) -> ConfigPart:
-    """The configuration itself, or its text part in models of several parts."""
+    """The configuration itself, or its text part in models of several parts; with what its family leaves unsaid."""
     part = ConfigPart(config)
-    return part.nested("text_config") if part.has("text_config") else part
+    part = part.nested("text_config") if part.has("text_config") else part
+    return part.with_defaults_of(part.values.get("model_type", config.get("model_type")))
 
 
 def find_stack(source: ModelSource, *patterns: str, layers: int, extra: int = 0) -> list[str]:
@@ -47,8 +48,14 @@ def find_stack(source: ModelSource, *patterns: str, layers: int, extra: int = 0)
                     f"({min(numbers)} to {max(numbers)})"
                 )
             return [f"{stem}{number}." for number in range(layers)]
-    example = patterns[0].replace("\\", "").format("0")
-    raise InvalidInputError(f"expected tensors named like {example}, got none in {len(source.tensors)} tensors")
+    example = patterns[0].replace("\\", "").format("0.")
+    if any(name.endswith(".qweight") for name in source.tensors):
+        way_out = "weights packed by AWQ or GPTQ (*.qweight) are not read, audit the model they were made from"
+    else:
+        way_out = "or name them with --q, --k, --v, --o and --heads ({layer} stands for the number)"
+    raise InvalidInputError(
+        f"expected tensors named like {example}, got none in {len(source.tensors)} tensors; {way_out}"
+    )
 
 
 def rows(source: ModelSource, name: str, heads: int, rank: int, columns: int, *, why: str = "") -> Block:

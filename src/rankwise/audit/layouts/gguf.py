@@ -18,6 +18,8 @@ from rankwise.shapes.config import ConfigPart
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3")
 _INTERLEAVED = ("llama",)
+_SCALED_BY_DIM = {"gemma2": 46, "gemma3": 62}
+"""Layers of the 27B models, whose scores are divided by sqrt(dim / heads): GGUF has no key for it."""
 _YARN_KEYS = {
     "original_max_position_embeddings": "rope.scaling.original_context_length",
     "beta_fast": "rope.scaling.yarn_beta_fast",
@@ -42,8 +44,10 @@ def gguf_layers(source: ModelSource) -> tuple[str, list[LayerRef]]:
         raise config.wrong("attention.head_count_kv", f"a divisor of the {heads} heads", groups)
     rank = config.number("attention.key_length", default=dim // heads)
     values = config.number("attention.value_length", default=rank)
+    layers = config.number("block_count")
+    divisor = dim // heads if _SCALED_BY_DIM.get(family) == layers else rank
     found = []
-    for layer, prefix in enumerate(find_stack(source, r"blk\.{}attn_q\.weight", layers=config.number("block_count"))):
+    for layer, prefix in enumerate(find_stack(source, r"blk\.{}attn_q\.weight", layers=layers)):
         norm = rms_norm(source, f"{prefix}attn_norm.weight", dim)
         qk_norm = source.has(f"{prefix}attn_q_norm.weight")
         mask, window = _mask(config, family, layer)
@@ -57,7 +61,7 @@ def gguf_layers(source: ModelSource) -> tuple[str, list[LayerRef]]:
                 kv_heads=groups,
                 rank=rank,
                 value_rank=values,
-                scale=rank**-0.5,
+                scale=divisor**-0.5,
                 mask=mask,
                 window=window,
                 q=rows(source, f"{prefix}attn_q.weight", heads, rank, dim),

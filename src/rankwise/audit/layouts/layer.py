@@ -111,6 +111,8 @@ class LayerRef:
     v_bias: Block | None = None
     o_bias: str | None = None
     window: int | None = None
+    """A query sees keys at distances below it: those before under the mask ``"window"``, on both sides under
+    ``"full"``; None: at any distance."""
     rope: Rope | None = None
     query_norm: NormRef | None = None
     key_norm: NormRef | None = None
@@ -121,7 +123,8 @@ class LayerRef:
     latent: LatentRef | None = None
     softcap: float | None = None
     score_bias: str | None = None
-    """What is added to the scores and is no product of q and k: ``"relative"`` (T5), ``"alibi"``."""
+    """What is added to the scores and is no product of q and k: ``"relative"`` (T5), ``"alibi"``, ``"relative key"``
+    (BERT: the query times a vector of the distance)."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -176,7 +179,8 @@ class LayerWeights:
         """The same layer acting on normalised inputs: gains of norms multiplied into what follows them.
 
         LayerNorm's shift becomes a bias of q, k and v. Gains of QK-norm scale the rows of q and k and their
-        biases, those of the latents their columns. What was done is told in ``folded_in``.
+        biases, those of the latents their columns. What was done is told in ``folded_in``. A norm behind the attention
+        (BERT) is no norm of ``ref``: gain and shift of the one before stay in the inputs.
         """
         done: list[str] = []
         q, k, v = self.q, self.k, self.v

@@ -48,6 +48,8 @@ def why_not_factored(ref: LayerRef) -> str | None:
         return f"scores are soft-capped at {ref.softcap:g}, which rankwise.nn layers do not do"
     if ref.score_bias is not None:
         return f"a {ref.score_bias} position bias is added to the scores, which rankwise.nn layers do not do"
+    if ref.mask == "full" and ref.window is not None:
+        return "queries see a window on both sides, which rankwise.nn layers do not do"
     return None
 
 

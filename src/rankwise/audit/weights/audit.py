@@ -169,7 +169,9 @@ def _notes(ref: LayerRef) -> tuple[str, ...]:
     if ref.latent is not None:
         notes.append(f"{LATENT_NOTE}: the latent's norm is replaced by its typical size for inputs of unit size")
     if ref.score_bias is not None:
-        notes.append(f"{ref.score_bias} bias: scores also have a term of the distance alone, not measured here")
+        notes.append(f"{ref.score_bias} bias: scores also have a term of the distance, not measured here")
+    if ref.mask == "full" and ref.window is not None:
+        notes.append(f"a query sees {ref.window - 1} keys on either side and itself")
     if ref.softcap is not None:
         notes.append("scores are soft-capped after QK")
     return tuple(notes)
