@@ -45,6 +45,14 @@ def test_text_has_the_number_first(capsys, tmp_path):
     assert "It does not mean" in shown
 
 
+def test_equal_keys_have_no_participation_ratio_to_compare_with(capsys, tmp_path):
+    np.save(tmp_path / "equal.npy", np.full((200, 4), 0.25))
+    assert main(["need", str(tmp_path / "equal.npy"), "--steps", "0", "--page", str(tmp_path / "need.html")]) == 0
+    shown = capsys.readouterr().out
+    assert "Isotropic vectors would need" in shown
+    assert "times the participation ratio" not in shown
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -284,11 +284,17 @@ def _print_blocks(measurements: list[dict[str, Any]]) -> None:
 
 
 def _reading(one: dict[str, Any], settings: dict[str, Any]) -> str:
-    ratio = one["need"] / one["participation_ratio"]["keys"]
+    spread = one["participation_ratio"]["keys"]  # 0 where all keys are equal
+    beside_spread = (
+        ""
+        if spread == 0
+        else f"The need is {one['need'] / spread:.2f} times the participation ratio, which summarises the spectrum and "
+        "bounds nothing. "
+    )
     return (
         f"It means: one head of rank {one['need']} can find the nearest of {one['context']} such keys "
         f"({settings['similarity']}) with {settings['target']:g} of the error of a random choice; a better form may "
-        f"exist, so it is an upper estimate. Isotropic vectors would need {one['need_isotropic']}. The need is "
-        f"{ratio:.2f} times the participation ratio, which summarises the spectrum and bounds nothing. "
+        f"exist, so it is an upper estimate. Isotropic vectors would need {one['need_isotropic']}. "
+        f"{beside_spread}"
         "It does not mean: that a model's heads do this search, nor that several heads of lower rank cannot share it."
     )
