@@ -73,6 +73,23 @@ def test_too_much_rank_is_answered_with_less(config, need_file):
     assert "rankwise reduce" in advice.suggestions[0].what
 
 
+@pytest.mark.parametrize(("name", "reason"), [("qwen3", "QK-norm"), ("deepseek-v3", "latent attention")])
+def test_no_command_is_recommended_that_refuses_the_model(saved, need_file, tmp_path, name, reason):
+    file = tmp_path / "audit.json"
+    audit_weights(open_model(saved(name))).write(file)
+    of = situation(audit=file)
+    narrow = replace(of, audit=replace(of.audit, energy_90=1, energy_90_random=5))
+    assert not any("rankwise reduce" in one.what for one in advise(narrow).suggestions)
+    ordinary = replace(narrow, qk_norm=False, shape=replace(of.shape, latent=None))
+    assert any("rankwise reduce" in one.what for one in advise(ordinary).suggestions)
+
+    wide = situation(dim=512, heads=8, need=need_file(21), qk_norm=True)
+    first = advise(replace(wide, qk_norm=of.qk_norm, shape=replace(wide.shape, latent=of.shape.latent))).suggestions[0]
+    assert "in a next training" in first.what
+    assert reason in first.what
+    assert "rankwise reduce MODEL" not in first.what
+
+
 def test_enough_rank_is_kept(config, need_file):
     first = advise(situation(config=config, need=need_file(60))).suggestions[0]
     assert first.what == "Keep rank 64."

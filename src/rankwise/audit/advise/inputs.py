@@ -44,6 +44,15 @@ class Situation:
     assumed: tuple[str, ...]
 
     @property
+    def why_not_reduced(self) -> str | None:
+        """Why ``rankwise reduce`` refuses such heads, None where nothing known speaks against it."""
+        if self.shape.latent is not None:
+            return "latent attention reads all keys from one latent that is already small"
+        if self.qk_norm:
+            return "QK-norm divides queries and keys by their length over all coordinates"
+        return None
+
+    @property
     def reach(self) -> int | None:
         return visible_reach(self.context, self.mask, self.window)
 
