@@ -58,7 +58,7 @@ def need(
         model: Instead of VECTORS: a model's folder; its attention inputs on --text are measured, block by block.
         text: With --model: text files (UTF-8).
         layers: With --model: only these attention blocks, counted from 0.
-        length: With --model: tokens of a text; 256 if not given.
+        length: With --model: tokens of a text; 256 if not given, fewer where the model has no more positions.
         texts: With --model: number of texts of that length to take; 32 if not given.
         target: The error to reach, between 0 and 1.
         context: Keys a query chooses among, 16 as in the paper; more make the search harder.
@@ -155,16 +155,16 @@ def _of_model(
     limit = 32 if texts is None else require_int("--texts", texts, minimum=1)
     from rankwise.audit.need.model import measure_model_need
     from rankwise.audit.running.model import load_running
-    from rankwise.audit.running.texts import text_sequences
+    from rankwise.cli.reading_texts import read_pieces
 
     running = load_running(model)
-    tokens = text_sequences(text, running.tokenizer, length=256 if length is None else length, limit=limit)
+    tokens, names = read_pieces(running, text, None, length=length, limit=limit)
     with _progress() as bar:
         found = measure_model_need(running, tokens, settings=settings, blocks=layers or None, progress=bar.steps)
     source = {
         "kind": "attention inputs",
         "model": model.resolve().name,
-        "text": [file.name for file in text],
+        "text": list(names),
         "texts": tokens.shape[0],
         "tokens_each": tokens.shape[1],
     }
