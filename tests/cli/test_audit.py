@@ -7,6 +7,7 @@ import pytest
 
 from rankwise.audit.weights.report import read_report
 from rankwise.cli import main
+from rankwise.errors import InvalidInputError
 from tiny_heads import heads_of
 from tiny_models import tiny_model
 
@@ -61,6 +62,9 @@ def test_any_layout_by_its_names(folder, capsys, tmp_path):
     names += ("--o", f"{stem}o_proj.weight", "--heads", "6", "--kv-heads", "2")
     report = json.loads(answer(capsys, tmp_path / "w.safetensors", *names, "--json"))
     assert [layer["head_reports"][3]["qk"]["numerical"] for layer in report["layers"]] == [1, 8]
+    assert {layer["mask"] for layer in report["layers"]} == {"full"}
+    report = json.loads(answer(capsys, tmp_path / "w.safetensors", *names, "--causal", "--json"))
+    assert {layer["mask"] for layer in report["layers"]} == {"causal"}
     assert "norms, biases and positions are not looked at" in answer(capsys, tmp_path / "w.safetensors", *names)
     assert main(["audit", str(tmp_path / "w.safetensors"), "--q", "x"]) == 2
     assert "--k, --heads" in capsys.readouterr().err
@@ -68,6 +72,31 @@ def test_any_layout_by_its_names(folder, capsys, tmp_path):
     assert "--config" in capsys.readouterr().err
     report = json.loads(answer(capsys, tmp_path / "w.safetensors", "--config", folder / "config.json", "--json"))
     assert report["architecture"] == "llama"
+
+
+def test_texts_and_model_are_looked_at_before_the_weights(folder, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("rankwise.audit.weights.audit.audit_weights", lambda *_, **__: pytest.fail("audited first"))
+    assert main(["audit", str(folder), "--tokens", str(tmp_path / "none.json"), "--json"]) == 2
+    assert "none.json: expected a text file, got no such file" in capsys.readouterr().err
+
+
+def test_the_report_of_the_weights_is_kept_when_the_model_cannot_be_run(folder, capsys, monkeypatch, tmp_path):
+    def fails(*_, **__):
+        raise InvalidInputError("no attention to watch")
+
+    monkeypatch.setattr("rankwise.audit.running.activations.measure_attention", fails)
+    (tmp_path / "ids.json").write_text("[[1, 2, 3, 4]]")
+    report = tmp_path / "audit.json"
+    assert main(["audit", str(folder), "--tokens", str(tmp_path / "ids.json"), "-o", str(report), "--json"]) == 2
+    assert "no attention to watch" in capsys.readouterr().err
+    assert read_report(report).attention is None
+
+
+def test_a_downloaded_model_is_run_from_where_it_was_put(folder, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(folder))
+    (tmp_path / "ids.json").write_text("[[1, 2, 3, 4]]")
+    report = json.loads(answer(capsys, "some/model", "--download", "--tokens", tmp_path / "ids.json", "--json"))
+    assert report["attention"]["tokens"] == 4
 
 
 def test_what_is_left_out_is_listed_and_markup_stays_text(folder, capsys, tmp_path):

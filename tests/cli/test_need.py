@@ -7,7 +7,10 @@ import torch
 from safetensors.torch import save_file
 
 from rankwise.audit.need.document import read_need
+from rankwise.audit.running.model import running_from
 from rankwise.cli import main
+from rankwise.errors import InvalidInputError
+from tiny_models import tiny_model
 
 
 @pytest.fixture
@@ -43,6 +46,28 @@ def test_text_has_the_number_first(capsys, tmp_path):
     shown = capsys.readouterr().out
     assert shown.startswith("Need: rank ")
     assert "It does not mean" in shown
+
+
+def test_equal_keys_have_no_participation_ratio_to_compare_with(capsys, tmp_path):
+    np.save(tmp_path / "equal.npy", np.full((200, 4), 0.25))
+    assert main(["need", str(tmp_path / "equal.npy"), "--steps", "0", "--page", str(tmp_path / "need.html")]) == 0
+    shown = capsys.readouterr().out
+    assert "Isotropic vectors would need" in shown
+    assert "times the participation ratio" not in shown
+
+
+def test_texts_are_no_longer_than_the_model_by_default(capsys, monkeypatch, tmp_path):
+    from transformers import ByT5Tokenizer
+
+    def show(running, tokens, **_):
+        raise InvalidInputError(f"was given {list(tokens.shape)}")
+
+    running = running_from(tiny_model("bert"), objective="embedding", tokenizer=ByT5Tokenizer())
+    monkeypatch.setattr("rankwise.audit.running.model.load_running", lambda _: running)
+    monkeypatch.setattr("rankwise.audit.need.model.measure_model_need", show)
+    (tmp_path / "text").write_text("a" * 2 * (64 - 1))  # pieces end with a token of their own
+    assert main(["need", "--model", "x", "--text", str(tmp_path / "text"), "--json"]) == 2
+    assert "was given [2, 64]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

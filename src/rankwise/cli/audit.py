@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +14,7 @@ from rankwise.errors import InvalidInputError, require_int
 
 if TYPE_CHECKING:
     from rankwise.audit.layouts import LayerRef, TensorNames
+    from rankwise.audit.weights.report import AuditReport
 
 
 def audit(
@@ -28,6 +29,7 @@ def audit(
     kv_heads: int | None = None,
     head_dim: int | None = None,
     transposed: bool = False,
+    causal: bool = False,
     download: bool = False,
     text: tuple[Path, ...] = (),
     tokens: Path | None = None,
@@ -62,8 +64,9 @@ def audit(
         kv_heads: Number of key and value heads, if fewer (with q).
         head_dim: Rank of a head, if the matrices do not tell (with q).
         transposed: The named matrices are stored (in, out) (with q).
+        causal: Tokens of these layers see only what comes before them (with q); all see all if not given.
         download: Fetch MODEL from the Hugging Face hub if it is no path (JSON and safetensors only).
-        text: Text files to run the model on, UTF-8; MODEL must be a folder or a .gguf file on this machine.
+        text: Text files to run the model on, UTF-8; MODEL must be a folder, a .gguf file, or come by --download.
         tokens: Token ids to run it on instead: JSON, or .npy.
         length: Tokens of a piece of text; 256 if not given.
         pieces: How many pieces of text at most.
@@ -75,22 +78,20 @@ def audit(
     for option, file in (("-o", output), ("--page", None if json else page)):
         if file is not None:
             require_target(option, file)
-    names = _names(q, k, v, o, heads, kv_heads, head_dim, transposed)
+    names = _names(q, k, v, o, heads, kv_heads, head_dim, transposed, causal)
     from rankwise.audit.files.source import open_model
     from rankwise.audit.layouts import attention_layers
 
     source = open_model(model, config=config, download=download)
     inventory = attention_layers(source, names)  # mistakes are told before torch is loaded
+    run = _ready_to_run(source.path, text, tokens, length, pieces) if text or tokens is not None else None
     from rankwise.audit.weights.audit import audit_weights
 
     report = audit_weights(source, inventory, progress=_with_bar)
-    if text or tokens is not None:
-        report = replace(report, attention=_attention(Path(model), text, tokens, length, pieces))
-    if output is not None:
-        try:
-            report.write(output)
-        except OSError as error:
-            raise InvalidInputError(f"{output}: expected a file that can be written, got: {error.strerror}") from None
+    _write(report, output)  # before the model is run, so that its failure does not lose the weights' report
+    if run is not None:
+        report = replace(report, attention=run())
+        _write(report, output)
     if json:
         print_json(report.to_json())
         return
@@ -107,7 +108,18 @@ def audit(
         say_page(written, open=open)
 
 
-def _attention(model: Path, text: tuple[Path, ...], tokens: Path | None, length: int | None, pieces: int) -> Any:
+def _write(report: AuditReport, output: Path | None) -> None:
+    if output is not None:
+        try:
+            report.write(output)
+        except OSError as error:
+            raise InvalidInputError(f"{output}: expected a file that can be written, got: {error.strerror}") from None
+
+
+def _ready_to_run(
+    model: Path, text: tuple[Path, ...], tokens: Path | None, length: int | None, pieces: int
+) -> Callable[[], dict[str, Any]]:
+    """Loads the model and reads its texts, where mistakes show; what it gives runs them."""
     from rankwise.audit.running.activations import attention_document, measure_attention
     from rankwise.audit.running.model import load_running
     from rankwise.cli.reading_texts import progress_bar, read_pieces
@@ -115,26 +127,30 @@ def _attention(model: Path, text: tuple[Path, ...], tokens: Path | None, length:
     require_int("--pieces", pieces, minimum=1)
     running = load_running(model)
     sequences, source = read_pieces(running, text, tokens, length=length, limit=pieces)
-    with progress_bar() as report:
-        layers = measure_attention(
-            running, sequences, progress=lambda done, total: report("Attention on texts", done, total)
-        )
-    return attention_document(layers, texts=len(sequences), source=source)
+
+    def run() -> dict[str, Any]:
+        with progress_bar() as report:
+            layers = measure_attention(
+                running, sequences, progress=lambda done, total: report("Attention on texts", done, total)
+            )
+        return attention_document(layers, texts=len(sequences), source=source)
+
+    return run
 
 
 def _names(
     q: str | None, k: str | None, v: str | None, o: str | None, heads: int | None, kv_heads: int | None,
-    head_dim: int | None, transposed: bool,
+    head_dim: int | None, transposed: bool, causal: bool,
 ) -> TensorNames | None:  # fmt: skip
     from rankwise.audit.layouts import TensorNames
 
     given = {"q": q, "k": k, "v": v, "o": o, "heads": heads, "kv-heads": kv_heads, "head-dim": head_dim}
-    if transposed or any(value is not None for value in given.values()):
+    if transposed or causal or any(value is not None for value in given.values()):
         missing = [f"--{name}" for name in ("q", "k", "heads") if given[name] is None]
         if q is None or k is None or heads is None:
             raise InvalidInputError(f"expected --q, --k and --heads together, got none of: {', '.join(missing)}")
         return TensorNames(
-            q=q, k=k, v=v, o=o, heads=heads, kv_heads=kv_heads, rank=head_dim, transposed=transposed
+            q=q, k=k, v=v, o=o, heads=heads, kv_heads=kv_heads, rank=head_dim, transposed=transposed, causal=causal
         )  # fmt: skip
     return None
 

@@ -58,7 +58,7 @@ def need(
         model: Instead of VECTORS: a model's folder; its attention inputs on --text are measured, block by block.
         text: With --model: text files (UTF-8).
         layers: With --model: only these attention blocks, counted from 0.
-        length: With --model: tokens of a text; 256 if not given.
+        length: With --model: tokens of a text; 256 if not given, fewer where the model has no more positions.
         texts: With --model: number of texts of that length to take; 32 if not given.
         target: The error to reach, between 0 and 1.
         context: Keys a query chooses among, 16 as in the paper; more make the search harder.
@@ -155,16 +155,16 @@ def _of_model(
     limit = 32 if texts is None else require_int("--texts", texts, minimum=1)
     from rankwise.audit.need.model import measure_model_need
     from rankwise.audit.running.model import load_running
-    from rankwise.audit.running.texts import text_sequences
+    from rankwise.cli.reading_texts import read_pieces
 
     running = load_running(model)
-    tokens = text_sequences(text, running.tokenizer, length=256 if length is None else length, limit=limit)
+    tokens, names = read_pieces(running, text, None, length=length, limit=limit)
     with _progress() as bar:
         found = measure_model_need(running, tokens, settings=settings, blocks=layers or None, progress=bar.steps)
     source = {
         "kind": "attention inputs",
         "model": model.resolve().name,
-        "text": [file.name for file in text],
+        "text": list(names),
         "texts": tokens.shape[0],
         "tokens_each": tokens.shape[1],
     }
@@ -284,11 +284,17 @@ def _print_blocks(measurements: list[dict[str, Any]]) -> None:
 
 
 def _reading(one: dict[str, Any], settings: dict[str, Any]) -> str:
-    ratio = one["need"] / one["participation_ratio"]["keys"]
+    spread = one["participation_ratio"]["keys"]  # 0 where all keys are equal
+    beside_spread = (
+        ""
+        if spread == 0
+        else f"The need is {one['need'] / spread:.2f} times the participation ratio, which summarises the spectrum and "
+        "bounds nothing. "
+    )
     return (
         f"It means: one head of rank {one['need']} can find the nearest of {one['context']} such keys "
         f"({settings['similarity']}) with {settings['target']:g} of the error of a random choice; a better form may "
-        f"exist, so it is an upper estimate. Isotropic vectors would need {one['need_isotropic']}. The need is "
-        f"{ratio:.2f} times the participation ratio, which summarises the spectrum and bounds nothing. "
+        f"exist, so it is an upper estimate. Isotropic vectors would need {one['need_isotropic']}. "
+        f"{beside_spread}"
         "It does not mean: that a model's heads do this search, nor that several heads of lower rank cannot share it."
     )

@@ -73,6 +73,23 @@ def test_too_much_rank_is_answered_with_less(config, need_file):
     assert "rankwise reduce" in advice.suggestions[0].what
 
 
+@pytest.mark.parametrize(("name", "reason"), [("qwen3", "QK-norm"), ("deepseek-v3", "latent attention")])
+def test_no_command_is_recommended_that_refuses_the_model(saved, need_file, tmp_path, name, reason):
+    file = tmp_path / "audit.json"
+    audit_weights(open_model(saved(name))).write(file)
+    of = situation(audit=file)
+    narrow = replace(of, audit=replace(of.audit, energy_90=1, energy_90_random=5))
+    assert not any("rankwise reduce" in one.what for one in advise(narrow).suggestions)
+    ordinary = replace(narrow, qk_norm=False, shape=replace(of.shape, latent=None))
+    assert any("rankwise reduce" in one.what for one in advise(ordinary).suggestions)
+
+    wide = situation(dim=512, heads=8, need=need_file(21), qk_norm=True)
+    first = advise(replace(wide, qk_norm=of.qk_norm, shape=replace(wide.shape, latent=of.shape.latent))).suggestions[0]
+    assert "in a next training" in first.what
+    assert reason in first.what
+    assert "rankwise reduce MODEL" not in first.what
+
+
 def test_enough_rank_is_kept(config, need_file):
     first = advise(situation(config=config, need=need_file(60))).suggestions[0]
     assert first.what == "Keep rank 64."
@@ -157,6 +174,44 @@ def test_the_document_is_strict_json(config, need_file):
         assert {one["confidence"] for one in read["suggestions"]} <= {
             "theorem", "our derivation", "heuristic", "measurement"
         }  # fmt: skip
+
+
+def test_layers_of_several_windows_are_counted_each_by_its_own(saved, tmp_path):
+    """One of the two sees 16 tokens back, the other everything."""
+    file = tmp_path / "audit.json"
+    report = audit_weights(open_model(saved("gemma3")))
+    report = replace(report, layers=(report.layers[0], replace(report.layers[1], mask="causal", window=None)))
+    report.write(file)
+    assert [(one.mask, one.window) for one in report.layers] == [("window", 16), ("causal", None)]
+    of = situation(audit=file, context=1000)
+    assert (of.mask, of.window, of.windows, of.qk_norm) == ("causal", None, (16, None), True)
+    found = advise(of)
+    numbers = 2 * (8 + 8)
+    assert found.costs.kv_bytes == 2 * numbers * (16 + 1000)
+    assert found.costs.flops_per_token == 2 * 2 * of.shape.stored_parameters + 2 * 6 * (8 + 8) * (16 + 1000)
+    assert any("1 of 2 layers see a window only (of 16 tokens)" in warning for warning in found.warnings)
+    assert found.plateau == saturation_dim(1000, mask="causal", keys="unit")
+    assert situation(audit=file, context=1000, mask="window").reach == 16
+    assert situation(audit=file, context=1000, mask="causal").reach == 1000
+
+    half = replace(report, layers=(report.layers[0], replace(report.layers[1], qk_norm=False, rank=9)))
+    half.write(file)
+    said = " ".join(advise(situation(audit=file, context=1000)).warnings)
+    assert "no QK-norm, which 1 of 2 layers have (--qk-norm)" in said
+    assert "1 of 2 layers have another shape" in said
+    assert advise(situation(audit=file, context=1000)).costs.kv_bytes is None
+
+
+@pytest.mark.parametrize("name", ["whisper", "t5"])
+def test_encoder_decoder_models_are_counted_by_their_decoder(saved, tmp_path, name):
+    """As their config is: one layer of the encoder and two of cross-attention keep nothing of what is generated."""
+    folder, file = saved(name), tmp_path / "audit.json"
+    audit_weights(open_model(folder)).write(file)
+    of = situation(audit=file, context=64)
+    assert (of.mask, of.shape.layers, of.shape.cached_layers) == ("causal", 2, 2)
+    used = {"context": 64, "reach": None, "dtype": "bfloat16"}
+    assert costs(of.shape, **used) == costs(situation(config=folder, audit=file).shape, **used)
+    assert any("self-attention is counted, 2 of 5 attention layers" in warning for warning in advise(of).warnings)
 
 
 def test_latent_attention_costs_the_same_by_audit_and_by_config(saved, tmp_path):

@@ -235,6 +235,11 @@ def test_pooling_is_what_the_model_says(tmp_path):
     for stated, expected in (({"pooling_mode_cls_token": True}, "first"), ({"pooling_mode_mean_tokens": True}, "mean")):
         (folder / "1_Pooling" / "config.json").write_text(json.dumps(stated))
         assert pooling_of(running) == expected
-    (folder / "1_Pooling" / "config.json").write_text("{}")
-    with pytest.raises(InvalidInputError, match="pooling"):
-        pooling_of(running)
+    for stated, got in (
+        ({}, "'none'"),
+        ({"pooling_mode": "lasttoken"}, "'lasttoken'"),
+        ({"pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": True}, r"\['pooling_mode_max_tokens'\]"),
+    ):
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps(stated))
+        with pytest.raises(InvalidInputError, match=f"first token, got {got}; without texts heads are cut"):
+            pooling_of(running)

@@ -98,6 +98,17 @@ def test_nothing_is_kept_from_one_block_to_the_next():
     assert len(seen) == 3
 
 
+def test_no_logits_are_made_for_whom_only_attention_matters():
+    running = running_from(tiny_language_model("llama"), objective="causal")
+    calls, heads = [], []
+    running.attention_names()
+    running.model.lm_head.register_forward_hook(lambda *_: heads.append(1))
+    output = running.watch(tokens(), calls.append)
+    assert (len(calls), heads) == (2, [])
+    assert calls[1].name == "model.layers.1.self_attn"
+    assert torch.equal(running.model.lm_head(output.last_hidden_state), running(tokens()).logits)
+
+
 def test_the_model_is_as_it_was_afterwards():
     running, _, _ = watched("llama")
     assert running.config._attn_implementation == "eager"

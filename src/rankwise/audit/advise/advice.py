@@ -88,6 +88,13 @@ def _warnings(of: Situation, need: int, plateau: Saturation) -> tuple[str, ...]:
         )
     if of.shape.latent is not None:
         said.append("Latent attention: costs count its latents; suggestions about rank mean the query-key dimension.")
+    if of.windows:
+        windowed = [window for window in of.windows if window is not None]
+        widths = ", ".join(f"{window:,}" for window in sorted(set(windowed)))
+        said.append(
+            f"{len(windowed)} of {len(of.windows)} layers see a window only (of {widths} tokens): costs count what "
+            "each layer sees; the plateau is that of the layers that see most."
+        )
     if of.shape.note is not None:
         said.append(f"{of.shape.note[:1].upper()}{of.shape.note[1:]}.")
     if of.assumed:
@@ -105,6 +112,7 @@ def advice_document(advice: Advice) -> dict[str, Any]:
             "context": of.context,
             "mask": of.mask,
             "window": of.window,
+            "layer_windows": list(of.windows),
             "qk_norm": of.qk_norm,
             "target": of.target,
             "dtype": of.dtype,

@@ -45,8 +45,11 @@ class Rounding:
     """Relative to the shape with the wanted rank."""
 
 
-def costs(shape: ModelShape, *, context: int, reach: int | None, dtype: str) -> Costs:
-    """Costs of ``shape`` at ``context`` tokens, of which a token sees the latest ``reach`` (all when None)."""
+def costs(shape: ModelShape, *, context: int, reach: float | None, dtype: str) -> Costs:
+    """Costs of ``shape`` at ``context`` tokens, of which a token sees the latest ``reach`` (all when None).
+
+    Both costs that depend on the reach are linear in it: where layers differ, their mean gives the exact sum.
+    """
     require_choice("dtype", dtype, tuple(BYTES))
     seen = context if reach is None else min(context, reach)
     a_layer = 2 * shape.stored_parameters + 2 * shape.heads * (shape.rank + shape.value_rank) * seen
@@ -55,9 +58,9 @@ def costs(shape: ModelShape, *, context: int, reach: int | None, dtype: str) -> 
         bytes_a_token = bytes_a_token // STATE_BYTES * BYTES[dtype]
     return Costs(
         parameters=shape.layers * shape.stored_parameters,
-        flops_per_token=shape.layers * a_layer,
+        flops_per_token=round(shape.layers * a_layer),
         kv_bytes_per_token=bytes_a_token,
-        kv_bytes=None if bytes_a_token is None else bytes_a_token * seen,
+        kv_bytes=None if bytes_a_token is None else round(bytes_a_token * seen),
     )
 
 

@@ -6,6 +6,7 @@ import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rankwise.audit.advise.audited_layers import audited_shape, counted_layers, differing_windows, widest_mask
 from rankwise.audit.need.document import MeasuredNeed, read_need
 from rankwise.audit.weights.report import LATENT_NOTE, AuditReport, read_report
 from rankwise.errors import InvalidInputError, require_int
@@ -30,12 +31,16 @@ class AuditSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """A shape and its use. ``reach``: how many tokens a query sees, None for all; ``assumed``: what nobody said."""
+    """A shape and its use; ``assumed``: what nobody said.
+
+    ``mask`` and ``window`` are those of the layers that see most, ``windows`` every layer's where they differ.
+    """
 
     shape: ModelShape
     context: int
     mask: str
     window: int | None
+    windows: tuple[int | None, ...] = ()
     qk_norm: bool
     target: float
     dtype: str
@@ -44,7 +49,19 @@ class Situation:
     assumed: tuple[str, ...]
 
     @property
-    def reach(self) -> int | None:
+    def why_not_reduced(self) -> str | None:
+        """Why ``rankwise reduce`` refuses such heads, None where nothing known speaks against it."""
+        if self.shape.latent is not None:
+            return "latent attention reads all keys from one latent that is already small"
+        if self.qk_norm:
+            return "QK-norm divides queries and keys by their length over all coordinates"
+        return None
+
+    @property
+    def reach(self) -> float | None:
+        """How many tokens a query sees, the mean over layers; None for all."""
+        if self.windows:
+            return statistics.fmean(self.context if one is None else min(self.context, one) for one in self.windows)
         return visible_reach(self.context, self.mask, self.window)
 
 
@@ -76,25 +93,33 @@ def situation(
         raise InvalidInputError(
             f"{need}: expected a need measured in the model's dimension {shape.dim}, got vectors of {measured.dim}"
         )
-    layer = None if report is None else report.layers[0]
-    if mask is None:
-        mask = "window" if window is not None else layer.mask if layer is not None else "causal"
-        if layer is None and window is None:
-            assumed.append("a causal mask (--mask)")
-    if window is None and layer is not None and mask == "window":
-        window = layer.window
+    audited = () if report is None else counted_layers(report)
+    windows: tuple[int | None, ...] = ()
+    if mask is None and window is not None:
+        mask = "window"
+    elif mask is None and audited:
+        (mask, window), windows = widest_mask(audited), differing_windows(audited)
+    elif mask is None:
+        mask = "causal"
+        assumed.append("a causal mask (--mask)")
+    elif mask == "window" and window is None:
+        window = max((layer.window for layer in audited if layer.window is not None), default=None)
     if context is None:
         context = None if config is None else _context_of(config)
     if context is None:
         context = DEFAULT_CONTEXT
         assumed.append(f"{DEFAULT_CONTEXT} tokens of context (--context)")
     if qk_norm is None:
-        qk_norm = layer.qk_norm if layer is not None else False
+        normed = sum(layer.qk_norm for layer in audited)
+        qk_norm = bool(audited) and normed == len(audited)
+        if 0 < normed < len(audited):
+            assumed.append(f"no QK-norm, which {normed} of {len(audited)} layers have (--qk-norm)")
     made = Situation(
         shape=shape,
         context=require_int("context", context, minimum=1),
         mask=mask,
         window=window,
+        windows=windows,
         qk_norm=qk_norm,
         target=_target(target, measured),
         dtype=dtype,
@@ -110,22 +135,10 @@ def _shape_of_files(config: Path | None, report: AuditReport | None) -> ModelSha
     read = None if config is None else read_config(config)
     if report is None:
         return read
-    if not report.layers:
-        raise InvalidInputError(f"{report.model}: expected an audit with attention layers, got none")
-    first = report.layers[0]
-    audited = ModelShape(
-        name=report.model,
-        dim=first.dim,
-        layers=len(report.layers),
-        cached_layers=len(report.layers),
-        heads=first.heads,
-        kv_heads=first.kv_heads,
-        rank=first.rank,
-        value_rank=first.value_rank,
-        latent=first.latent,
-    )
+    audited = audited_shape(report)
     if read is None:
-        if first.latent is None and any(note.startswith(LATENT_NOTE) for note in first.notes):
+        notes = counted_layers(report)[0].notes
+        if audited.latent is None and any(note.startswith(LATENT_NOTE) for note in notes):
             raise InvalidInputError(
                 f"{report.model}: expected the sizes of its latent attention, without which costs are not known, got "
                 f"an audit from before they were kept; add --config FILE or audit the model again"

@@ -85,9 +85,13 @@ def _about_need(of: Situation, need_isotropic: int) -> Iterator[Suggestion]:
             shape=same,
         )
     elif shape.rank > _CLOSE * wanted:
+        trial = (
+            f"on a trained model see first what it costs: rankwise reduce MODEL --rank {wanted}"
+            if of.why_not_reduced is None
+            else f"in a next training, because rankwise reduce does not cut such heads: {of.why_not_reduced}"
+        )
         yield Suggestion(
-            what=f"Try rank {wanted} instead of {shape.rank}, with as many heads; on a trained model see first what it "
-            f"costs: rankwise reduce MODEL --rank {wanted}.",
+            what=f"Try rank {wanted} instead of {shape.rank}, with as many heads; {trial}.",
             reason=f"{measured}; the heads have {shape.rank}.",
             confidence="measurement",
             does_not_prove="that nothing else uses the rest: positions, several tasks of one head, other data.",
@@ -106,7 +110,7 @@ def _about_weights(of: Situation) -> Iterator[Suggestion]:
     audit = of.audit
     if audit is None:
         return
-    if audit.energy_90 < audit.energy_90_random / _CLOSE:
+    if of.why_not_reduced is None and audit.energy_90 < audit.energy_90_random / _CLOSE:
         wanted = min(rounded_up(math.ceil(audit.energy_90)), of.shape.rank)
         yield Suggestion(
             what=f"See what a lower rank costs this model: rankwise reduce {audit.model} --rank {wanted}.",

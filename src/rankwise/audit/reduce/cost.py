@@ -9,6 +9,7 @@ Legend: T texts, N tokens, D dim.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -134,7 +135,12 @@ def pooling_of(running: RunningModel) -> Literal["mean", "first"]:
         return "mean"
     if config.get("pooling_mode_cls_token") is True or config.get("pooling_mode") == "cls":
         return "first"
-    raise InvalidInputError(f"{stated}: expected pooling by the mean or by the first token, got another")
+    switched_on = [key for key, value in config.items() if key.startswith("pooling_mode_") and value is True]
+    found = config.get("pooling_mode") or switched_on or "none"
+    raise InvalidInputError(
+        f"{stated}: expected pooling by the mean or by the first token, got {reprlib.repr(found)}; without "
+        f"texts heads are cut by their weights alone, and no embeddings are compared"
+    )
 
 
 def pooled(hidden: Float[Tensor, "T N D"], pooling: Literal["mean", "first"]) -> Float[Tensor, "T D"]:

@@ -80,7 +80,7 @@ def _require_weights(path: Path) -> None:
     if not path.exists():
         raise InvalidInputError(
             f"{path}: expected a model directory (config.json and safetensors) or a .gguf file on this machine, got "
-            f"nothing there; models are never downloaded to be run"
+            f"nothing there; a model that is to be run is never downloaded unasked (rankwise audit MODEL --download)"
         )
     if path.suffix == ".gguf":
         return

@@ -110,23 +110,28 @@ class RunningModel:
 
     def __call__(self, tokens: Int64[Tensor, "..."], **options: Any) -> Any:
         """The model's output for ``tokens`` [T, N]; encoder-decoder models get them on both sides."""
+        return self._run(self.model, tokens, **options)
+
+    def _run(self, model: nn.Module, tokens: Int64[Tensor, "..."], **options: Any) -> Any:
         self._require_tokens(tokens)
         if self.config.is_encoder_decoder:
             options["decoder_input_ids"] = tokens
         elif self.objective == "causal":
             options["use_cache"] = False
         with torch.no_grad():
-            return self.model(input_ids=tokens, attention_mask=torch.ones_like(tokens), **options)
+            return model(input_ids=tokens, attention_mask=torch.ones_like(tokens), **options)
 
     def watch(self, tokens: Int64[Tensor, "..."], visit: Visitor) -> Any:
-        """Run ``tokens`` [T, N] and call ``visit`` after each attention block's work; returns the model's output.
+        """Run ``tokens`` [T, N] and call ``visit`` after each attention block's work; returns what the head would get.
 
+        The head itself is not run: its numbers, one a token and word of the vocabulary, may be more than all else.
         Blocks that run twice in a pass are visited twice, each time with the same ``name`` and the next ``index``.
         """
         self._require_tokens(tokens)
         blocks = self._attention_blocks()
         with _watching(self, blocks, visit) as watch:
-            output = self(tokens, **({} if blocks.own_function else {"output_attentions": True}))
+            options = {} if blocks.own_function else {"output_attentions": True}
+            output = self._run(self.model.base_model, tokens, **options)  # type: ignore[arg-type]
         if watch.visits == 0:
             raise InvalidInputError(
                 f"{self.path}: expected attention probabilities from {type(self.model).__name__}, got none; a model "
