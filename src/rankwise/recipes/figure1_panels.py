@@ -104,7 +104,7 @@ def draw_known(axes: Axes, points: Sequence[Point]) -> None:
     title = f"{depth_name(layers)}, $d^{{{1 + exponent:g}}}$ parameters: learned or known by heart"
     rank_axes(axes, sorted({point.rank for point in points}), title)
     axes.set_yscale("linear")
-    axes.legend(fontsize=7, loc="lower left")
+    axes.legend(fontsize=7)
 
 
 def _line(points: Sequence[Point], protocol: str) -> list[Point]:
