@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rankwise.audit.bisection import smallest
 from rankwise.audit.need.forms import Form
 from rankwise.audit.need.retrieval import Contexts, Interval, Outcome, Pool, bootstrap_weights, retrieve, scored
 
@@ -85,16 +86,8 @@ def isotropic_ranks(ranks: list[int], dim: int) -> list[int]:
 
 
 def smallest_rank(error: Callable[[int], float], dim: int, target: float) -> int:
-    """The smallest rank in 1..dim whose error is at most ``target``, by bisection: errors fall with the rank.
-
-    Where noise breaks that, it is a rank that meets the target and whose predecessor does not. ``dim`` counts as
-    meeting it: the inner product itself makes no error.
-    """
-    fails, meets = 0, dim
-    while meets - fails > 1:
-        middle = (fails + meets) // 2
-        fails, meets = (fails, middle) if error(middle) <= target else (middle, meets)
-    return meets
+    """The smallest rank in 1..dim whose error is at most ``target``; that of ``dim`` is 0, the inner product's own."""
+    return smallest(lambda rank: error(rank) <= target, dim)
 
 
 def _averaged(intervals: list[Interval]) -> Interval:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rankwise.audit.bisection import smallest
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.theory.cells import legendre
 
@@ -47,14 +48,7 @@ def isotropic_error(dim: int, rank: int, context: int, *, seed: int = 0) -> Isot
 
 def isotropic_need(dim: int, context: int, target: float) -> int:
     """The smallest rank whose isotropic error is at most ``target``."""
-    fails, reaches = 0, dim
-    while reaches - fails > 1:
-        middle = (fails + reaches) // 2
-        if isotropic_error(dim, middle, context).value <= target:
-            reaches = middle
-        else:
-            fails = middle
-    return reaches
+    return smallest(lambda rank: isotropic_error(dim, rank, context).value <= target, dim)
 
 
 def _two_keys(dim: int, rank: int) -> float:

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from rankwise.audit.bisection import smallest
 from rankwise.audit.files.source import ModelSource
 from rankwise.audit.layouts import Block, LayerRef, LayerWeights, attention_layers, load_layer
 from rankwise.audit.reduce.cost import CostMeter
@@ -184,8 +185,10 @@ def measure_cut(
     only: int | None = None,
 ) -> CurvePoint:
     """Cut all layers (or ``only`` one), measure, put back."""
-    layers = reducer.cut(rank, value_rank, method=method)
-    layers = layers if only is None else [layers[only]]
+    if only is None:
+        layers = reducer.cut(rank, value_rank, method=method)
+    else:
+        layers = [reducer.layers[method][only].reduce(rank, value_rank)]
     with cut_model(running, reducer.source, layers):
         measured = meter.measure(running)
     shares = [share for layer in layers for share in layer.lost]
@@ -213,14 +216,8 @@ def smallest_rank(
             f"--rank auto: expected a rank that costs at most {tolerance:g}, got none: --value-rank {value_rank} alone "
             f"costs {least:.3g}; cut values less, or allow more with --tolerance"
         )
-    fails, passes = -1, len(choices) - 1  # the full rank changes nothing
-    while passes - fails > 1:
-        middle = (fails + passes) // 2
-        if cost(choices[middle]) <= tolerance:
-            passes = middle
-        else:
-            fails = middle
-    return choices[passes]
+    # the full rank, last of them, changes nothing
+    return choices[smallest(lambda place: cost(choices[place - 1]) <= tolerance, len(choices)) - 1]
 
 
 def rank_choices(reducer: Reducer) -> list[int]:
