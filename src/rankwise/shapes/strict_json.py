@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ def read_json_object(path: Path, limit: int = MAX_BYTES) -> dict[str, Any]:
         if not path.is_file():  # a pipe would block, a device would never end
             raise InvalidInputError(f"{path}: expected a JSON file, got something that is not a regular file")
         with path.open("rb") as file:
-            content = file.read(limit + 1)
+            # no more than there is: a read reserves what it asks for
+            content = file.read(min(limit, os.fstat(file.fileno()).st_size) + 1)
     except OSError as error:
         raise InvalidInputError(f"{path}: expected a readable file, got: {error.strerror}") from None
     if len(content) > limit:
