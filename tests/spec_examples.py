@@ -102,7 +102,7 @@ def runs(draw):
         model=draw(models(dim)),
         optim=draw(optims()),
         seed=draw(st.integers(0, 2**63 - 1)),
-        protocol=draw(st.sampled_from(["custom", "paper", "capacity", "recall"])),
+        protocol=draw(st.sampled_from(["custom", "paper", "capacity", "recall", "wide"])),
         dtype=draw(st.sampled_from(["float32", "float64", "bfloat16"])),
         device=draw(st.sampled_from(["cpu", "cuda", "auto"])),
         time_limit=draw(optional(positive)),

@@ -63,7 +63,7 @@ def test_dry_run_trains_and_writes_nothing(tmp_path, capsys):
         (["theorem", "--protocol", "paper"], "--protocol: expected an option of theorem (--seeds), which has no such"),
         (
             ["figure1", "--protocol", "pap"],
-            "protocol: expected one of 'capacity', 'paper', 'recall', got 'pap' (did you mean",
+            "protocol: expected one of 'capacity', 'wide', 'paper', 'recall', got 'pap' (did you mean",
         ),
         (["figure1", "--workers", "0"], "--workers: expected at least 1, got 0"),
         (["vote", "--seeds", "2"], "--seeds: expected a figure that is trained (figure1,"),

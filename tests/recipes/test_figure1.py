@@ -196,6 +196,27 @@ def test_recall_has_its_own_panel_and_stands_beside_the_authors_with_its_trainin
     assert [list(line.get_ydata()) for line in axes.lines] == [[0.9, 0.9], [0.83, 0.71], [0.84, 0.695]]
 
 
+def test_wide_values_have_lines_of_their_own_and_stand_beside_the_authors_with_their_held_out_error():
+    runs = [run for protocol in ("wide", "recall") for run in _few(protocol)]
+    found = points_of(figure1.rows([trained(run, 0.7, train_min=0.6) for run in runs]))
+    own = [point for point in found if point.protocol == "wide"]
+    (line,) = figure1_points.beside_the_authors(own)
+    assert line.startswith("Beside the authors' training errors, 2 held-out errors: 1 below, 1 equal")
+    one_layer, known = draw(found, {}, "title").axes
+    assert any(label.startswith("$d^{2}$, wide values, fresh sequences, ") for label in labels_of(one_layer))
+    assert labels_of(known)[-2:] == ["wide values, fresh sequences: held out", "the authors: trained on"]
+    broken = [line for line in one_layer.lines if line.get_linestyle() == "-."]
+    assert [list(line.get_ydata()) for line in broken] == [[0.7, 0.7]]
+    ours = points((run, 0.8) for run in _few("capacity"))
+    assert between_protocols(found + ours) == [
+        "wide errs less than capacity on held-out examples in 2 of the 2 cells that both have."
+    ]
+
+
+def _few(protocol):
+    return figure1.sweep("paper", protocol=protocol, pieces=(1,), ranks=(8, 32)).expand()
+
+
 def test_an_answer_of_zero_is_called_a_collapse_and_half_rank_is_never_taken_for_full():
     """Three layers at full size, rank 64 missing: the largest rank that is there is not full rank."""
     ranks = (8, 32)

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from rankwise.errors import InvalidInputError
-from rankwise.spec import vary
+from rankwise.spec import heads_for_budget, vary
 from rankwise.train.loop import Training
-from rankwise.train.protocols import Cell, capacity, paper, recall
+from rankwise.train.protocols import Cell, capacity, paper, recall, wide
 
 
 def cell(**fields):
@@ -59,14 +59,14 @@ def test_the_paper_trains_whole_epochs_and_refuses_less_than_one():
         paper(cell(sequences=25_599))
 
 
-@pytest.mark.parametrize("protocol", [capacity, recall, paper])
+@pytest.mark.parametrize("protocol", [capacity, wide, recall, paper])
 @pytest.mark.parametrize("sequences", [25_600, 25_700, 1_000_001])
 def test_no_protocol_trains_on_more_than_the_cell_allows(protocol, sequences):
     optim = protocol(cell(sequences=sequences)).optim
     assert optim.steps * optim.batch <= sequences
 
 
-@pytest.mark.parametrize("protocol", [capacity, recall])
+@pytest.mark.parametrize("protocol", [capacity, wide, recall])
 def test_budgets_below_an_epoch_are_for_the_other_protocols(protocol):
     optim = protocol(cell(sequences=1000)).optim
     assert 900 < optim.steps * optim.batch <= 1000
@@ -114,6 +114,31 @@ def test_capacity_weighs_the_token_itself_where_heads_leave_dimensions_unanswere
 @pytest.mark.parametrize(("rank", "schedule"), [(63, "cosine"), (64, "scales"), (96, "scales")])
 def test_capacity_anneals_full_rank_over_every_scale(rank, schedule):
     assert capacity(cell(heads=1, rank=rank)).optim.schedule == schedule
+
+
+@pytest.mark.parametrize("layers", [1, 3, 5])
+@pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0])
+@pytest.mark.parametrize("rank", [1, 2, 4, 8, 16, 32, 64])
+def test_wide_has_the_heads_of_the_figure_and_at_most_the_papers_parameters(layers, exponent, rank):
+    shape = cell(layers=layers, heads=heads_for_budget(64, rank, exponent), rank=rank, sequences=1_280_000)
+    ours, base = wide(shape), capacity(shape)
+    assert ours.model.parameters() <= paper(shape).model.parameters()
+    assert vary(ours, {"model.value_rank": None, "model.norm": "unit"}).model == base.model
+    assert (ours.protocol, ours.task, ours.optim) == ("wide", base.task, base.optim)
+
+
+@pytest.mark.parametrize(("heads", "rank", "value_rank"), [(64, 1, 33), (8, 8, 64), (512, 8, 12), (4096, 1, 1)])
+def test_wide_gives_the_weights_of_the_feedforward_to_the_values(heads, rank, value_rank):
+    assert wide(cell(heads=heads, rank=rank)).model.value_rank == value_rank
+
+
+def test_wide_values_answer_in_all_dimensions_where_those_of_capacity_do_not():
+    """One head of rank 8 with whole values leaves no dimension to -x_i."""
+    assert capacity(cell(heads=1, rank=8)).model.last_residual_start == 0
+    model = wide(cell(heads=1, rank=8)).model
+    assert (model.last_residual, model.last_residual_start) == (False, None)
+    few = wide(cell(dim=4096, heads=1, rank=8)).model
+    assert (few.value_rank, few.last_residual, few.last_residual_start) == (2056, None, 0.0)
 
 
 @pytest.mark.parametrize(("heads", "rank"), [(1, 64), (8, 8), (512, 8)])

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from rankwise.errors import InvalidInputError, require_choice, require_int
 from rankwise.spec import RunSpec, SweepSpec, vary
-from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity, paper, recall
+from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity, paper, recall, wide
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ TWENTIETH = PAPER_SEQUENCES // 20
 LATER_SEQUENCES = 2 * PAPER_SEQUENCES
 """What the authors spend on every figure after the first: 2000 epochs, with half the learning rate."""
 
-_FIRST: dict[str, Callable[[Cell], RunSpec]] = {"capacity": capacity, "paper": paper, "recall": recall}
+_FIRST: dict[str, Callable[[Cell], RunSpec]] = {"capacity": capacity, "wide": wide, "paper": paper, "recall": recall}
 _LATER = _FIRST | {"paper": partial(paper, lr=0.005)}
 PROTOCOLS = tuple(_FIRST)
 

@@ -11,9 +11,10 @@ works, however many heads; with three layers low rank gets better. At preset "la
 
 The authors' values stand beside ours at full size. Theirs are the smallest mean training loss of an epoch, of the best
 of five seeds, after 1000 passes over the same 25,600 sequences; ours are errors of the last weights on held-out
-examples, mean over seeds. ``--protocol recall`` has the authors' statistic under our training: errors on 25,600
-sequences that come again and again. It and the paper's protocol, where trained here, get panels of their own, with the
-errors on both kinds of sequences.
+examples, mean over seeds. ``--protocol wide`` gives the weights of the authors' feed-forward to the values, so that
+heads of low rank bring whole vectors, as in the theorem. ``--protocol recall`` has the authors' statistic under our
+training: errors on 25,600 sequences that come again and again. It and the paper's protocol, where trained here, get
+panels of their own, with the errors on both kinds of sequences.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from rankwise.spec import SweepSpec, heads_for_budget, vary
 from rankwise.train.protocols import Cell
 
 KEYS: tuple[str, ...] = ()
-COMPARED = REPEATING
+COMPARED = (*REPEATING, "wide")
 
 
 @dataclass(frozen=True, kw_only=True)

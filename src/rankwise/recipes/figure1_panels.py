@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 _PANEL = (4.2, 3.8)
 _OPEN: dict[str, Any] = {"linestyle": ":", "markerfacecolor": "white"}
+_STYLES: dict[str, dict[str, Any]] = dict.fromkeys(REPEATING, _OPEN) | {"wide": _OPEN | {"linestyle": "-."}}
 _COMPARED: dict[str, tuple[str, dict[str, Any]]] = {
     "capacity": ("capacity, fresh sequences", {"color": COLOURS[0], "marker": "o"}),
     "paper": ("the paper's protocol", {"color": COLOURS[1], "marker": "s"}),
     "recall": ("recall", {"color": COLOURS[2], "marker": "^"}),
+    "wide": ("wide values, fresh sequences", {"color": COLOURS[3], "marker": "D"}),
 }
 
 
@@ -42,8 +44,9 @@ def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figur
 
 
 def draw_panel(axes: Axes, points: Sequence[Point], levels: dict[str, float]) -> None:
-    """Held-out error against rank at one depth: a colour a budget, full lines ``capacity``, dotted ones the authors'
-    protocol, crosses the authors' values. ``recall``, which is not about held-out errors, only where it is alone."""
+    """Held-out error against rank at one depth: a colour a budget, full lines ``capacity``, broken ones ``wide``,
+    dotted ones the authors' protocol, crosses the authors' values. ``recall``, which is not about held-out errors, only
+    where it is alone."""
     series = []
     ranks = {point.rank for point in points}
     for exponent in sorted({point.exponent for point in points}):
@@ -60,7 +63,7 @@ def draw_panel(axes: Axes, points: Sequence[Point], levels: dict[str, float]) ->
                     x=[point.rank for point in line],
                     y=[point.error for point in line],
                     spread=[point.spread for point in line],
-                    style=colour | (_OPEN if protocol in REPEATING else {}),
+                    style=colour | _STYLES.get(protocol, {}),
                     published=published,
                 )
             )

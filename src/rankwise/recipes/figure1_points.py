@@ -237,11 +237,18 @@ def beside_the_authors(points: Sequence[Point]) -> list[str]:
 
 
 def between_protocols(points: Sequence[Point]) -> list[str]:
-    """How ``capacity`` stands to the authors' protocol in the cells that both have."""
-    ours = {(point.layers, point.exponent, point.rank): point for point in points if point.protocol == "capacity"}
-    theirs = {(point.layers, point.exponent, point.rank): point for point in points if point.protocol == "paper"}
-    pairs = [(ours[cell], point) for cell, point in theirs.items() if cell in ours]
-    if not pairs:
-        return []
-    below = sum(own.error < other.error for own, other in pairs)
-    return [f"capacity errs less than paper on held-out examples in {below} of the {len(pairs)} cells that both have."]
+    """How our protocols stand to the authors' and to each other in the cells that both have."""
+    by_protocol: dict[str, dict[tuple[int, float, int], Point]] = {}
+    for point in points:
+        by_protocol.setdefault(point.protocol, {})[point.layers, point.exponent, point.rank] = point
+    lines = []
+    for better, other in (("capacity", "paper"), ("wide", "paper"), ("wide", "capacity")):
+        ours, theirs = by_protocol.get(better, {}), by_protocol.get(other, {})
+        cells = [cell for cell in theirs if cell in ours]
+        if cells:
+            below = sum(ours[cell].error < theirs[cell].error for cell in cells)
+            lines.append(
+                f"{better} errs less than {other} on held-out examples in {below} of the {len(cells)} cells that both "
+                f"have."
+            )
+    return lines

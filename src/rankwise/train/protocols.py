@@ -1,5 +1,5 @@
-"""Three ways to train the cells of the paper's figures: as the authors did, as well as we can, and as well as we can on
-few sequences that come again, as theirs do.
+"""Four ways to train the cells of the paper's figures: as the authors did, as well as we can, the same with values as
+wide as the paper's parameters allow, and on few sequences that come again, as theirs do.
 
 A protocol is a function from a cell to a complete ``RunSpec``; a variant calls it and changes a field.
 """
@@ -137,6 +137,34 @@ def capacity(cell: Cell) -> RunSpec:
             warmup=min(100, steps // 10),
             epoch_steps=max(1, min(_EPOCH, steps)) if steps < 1000 else max(_EPOCH, steps // 20),
         ),
+    )
+
+
+def wide(cell: Cell) -> RunSpec:
+    """``capacity`` with whole values: what a head finds by ``rank`` it brings in as many dimensions as it can.
+
+    The heads of Figure 1 have values of their rank r, so that one of rank 1 tells one coordinate of what it found. The
+    theorem limits queries and keys alone: its V_h is any d x d matrix. A value coordinate of a head costs 2 d weights,
+    and so does a unit of the paper's feed-forward, which is of little use here. ::
+
+        value_rank = min(d, r + 2048 // H)
+
+    gives the weights of the one to the other: same dim, points, layers, heads and rank, and never more parameters than
+    the paper's. Nothing is normalised: where heads disagree a short answer is the best one, and a fixed length forbids
+    it. LOG.md has what either is worth; with values of rank r the missing norms do harm at three layers.
+    """
+    base = capacity(cell)
+    value_rank = min(cell.dim, cell.rank + _FEEDFORWARD // cell.heads)
+    answers_all = cell.heads * value_rank >= cell.dim
+    return vary(
+        base,
+        {
+            "protocol": "wide",
+            "model.value_rank": value_rank,
+            "model.norm": "none",
+            "model.last_residual": False if answers_all else None,
+            "model.last_residual_start": None if answers_all else 0.0,
+        },
     )
 
 
