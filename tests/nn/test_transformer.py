@@ -203,6 +203,15 @@ def test_unit_norm_has_one_scalar_and_unit_vectors():
     torch.testing.assert_close(norm(torch.randn(3, 4, 5)).norm(dim=-1), torch.ones(3, 4))
 
 
+@pytest.mark.parametrize(("gain", "longest"), [(None, 1.0), (0.2, 0.2)])
+def test_concatenated_positions_start_as_long_as_the_spec_says(gain, longest):
+    spec = ModelSpec(
+        dim=4, heads=1, rank=4, positions="concatenated", position_dim=64, position_gain=gain, max_points=64
+    )
+    table = Transformer(spec).positions
+    assert 0.99 * longest < table.abs().max() <= longest
+
+
 def test_concatenated_positions_make_permuted_points_tell():
     model = Transformer(ModelSpec(dim=4, heads=1, rank=4, positions="concatenated", position_dim=2, max_points=5))
     points = torch.randn(1, 5, 4)

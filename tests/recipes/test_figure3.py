@@ -11,7 +11,7 @@ def rows(preset, error_of, **options):
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))
-@pytest.mark.parametrize("protocol", ["capacity", "paper"])
+@pytest.mark.parametrize("protocol", ["capacity", "paper", "wide"])
 def test_every_kind_stands_at_every_rank_and_is_told_from_its_model(preset, protocol):
     settings = PRESETS[preset]
     runs = list(figure3.sweep(preset, protocol=protocol).expand())
@@ -38,6 +38,12 @@ def test_parameters_of_the_kinds(protocol):
             extra = run.model.parameters() - none.model.parameters()
             norms_biases_and_table = run.model.layers * 20 * dim + points * dim
             assert abs(extra) <= norms_biases_and_table + run.model.layers * 2048
+
+
+def test_positions_start_short_where_no_norm_shortens_them():
+    gains = {kind_of(run.model): run.model.position_gain for run in figure3.sweep("smoke", protocol="wide").expand()}
+    assert gains == {"none": None, "additive": None, "concatenated": 0.2, "concatenated, equal": 0.2}
+    assert {run.model.position_gain for run in figure3.sweep("smoke").expand()} == {None}
 
 
 def _same(other, run, rank):

@@ -165,7 +165,8 @@ class Transformer(nn.Module):
     def _start(self) -> None:
         if self.positions is not None:
             if self.spec.positions == "concatenated":
-                nn.init.uniform_(self.positions, -1.0, 1.0)
+                longest = self.spec.position_gain or 1.0
+                nn.init.uniform_(self.positions, -longest, longest)
             elif self.spec.init == "paper":
                 nn.init.normal_(self.positions, -1.0, 1.0)
             else:

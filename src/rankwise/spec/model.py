@@ -19,7 +19,8 @@ class ModelSpec:
     coordinate, "unit" the paper's L2-normalisation times one learned scalar, "none" no normalisation;
     ``norm_place`` "post" normalises after the residual sum, "pre" before each sub-layer and once at the end.
     ``positions`` "additive" and "concatenated" are learned tables of ``max_points`` rows; the concatenated one adds
-    ``position_dim`` coordinates, which the output loses again. ``average`` is the paper's width multiplier (see
+    ``position_dim`` coordinates, which the output loses again, and starts at U(-1, 1) times ``position_gain`` (unset:
+    1): without norms rows so long drown unit points. ``average`` is the paper's width multiplier (see
     ``AttentionSpec``). ``residual`` off leaves the bare layer of the theorem; ``last_residual`` off leaves the
     residual out around the last attention alone, so that the output is what those heads bring and nothing of the
     token itself; ``last_residual_start`` gives it one learned weight that starts there; ``output_map`` adds one
@@ -64,6 +65,7 @@ class ModelSpec:
     last_residual_start: float | None = None
     positions: Literal["none", "additive", "concatenated", "rotary"] = "none"
     position_dim: int = 0
+    position_gain: float | None = None
     max_points: int = 0
     output_map: bool = False
     init: Literal["standard", "paper"] = "standard"
@@ -109,7 +111,12 @@ class ModelSpec:
                 f"max_points: expected a positive number exactly when positions are learned "
                 f"(additive or concatenated), got positions={self.positions!r} with max_points={self.max_points}"
             )
-        for name in ("output_gain", "final_gain"):
+        if self.position_gain is not None and self.positions != "concatenated":
+            raise InvalidInputError(
+                f"position_gain: expected none unless positions='concatenated', got {self.position_gain:g} with "
+                f"positions={self.positions!r}"
+            )
+        for name in ("output_gain", "final_gain", "position_gain"):
             if getattr(self, name) is not None:
                 require_number(name, getattr(self, name), above=0)
         if self.branch_gain is not None:
