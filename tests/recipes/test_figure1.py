@@ -203,14 +203,23 @@ def test_wide_values_have_lines_of_their_own_and_stand_beside_the_authors_with_t
     (line,) = figure1_points.beside_the_authors(own)
     assert line.startswith("Beside the authors' training errors, 2 held-out errors: 1 below, 1 equal")
     one_layer, known = draw(found, {}, "title").axes
-    assert any(label.startswith("$d^{2}$, wide values, fresh sequences, ") for label in labels_of(one_layer))
-    assert labels_of(known)[-2:] == ["wide values, fresh sequences: held out", "the authors: trained on"]
+    assert any(label.startswith("$H = d^{1}/r$, wide values, ") for label in labels_of(one_layer))
+    assert labels_of(known)[-2:] == ["wide, fresh sequences: held out", "the authors: trained on"]
     broken = [line for line in one_layer.lines if line.get_linestyle() == "-."]
     assert [list(line.get_ydata()) for line in broken] == [[0.7, 0.7]]
     ours = points((run, 0.8) for run in _few("capacity"))
     assert between_protocols(found + ours) == [
         "wide errs less than capacity on held-out examples in 2 of the 2 cells that both have."
     ]
+
+
+def test_parameters_stand_beside_the_papers():
+    def of(protocol):
+        return figure1_points.sizes(points((run, 0.5) for run in _few(protocol)))
+
+    assert of("wide") == ["Parameters: 0.089 to 0.27 times those of the paper's layers with the same heads."]
+    assert of("recall") == ["Parameters: 1 to 1 times those of the paper's layers with the same heads."]
+    assert of("paper") == figure1_points.sizes(points([(run, 0.5) for run in figure1.sweep("smoke").expand()])) == []
 
 
 def _few(protocol):

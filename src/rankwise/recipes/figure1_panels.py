@@ -22,7 +22,7 @@ _COMPARED: dict[str, tuple[str, dict[str, Any]]] = {
     "capacity": ("capacity, fresh sequences", {"color": COLOURS[0], "marker": "o"}),
     "paper": ("the paper's protocol", {"color": COLOURS[1], "marker": "s"}),
     "recall": ("recall", {"color": COLOURS[2], "marker": "^"}),
-    "wide": ("wide values, fresh sequences", {"color": COLOURS[3], "marker": "D"}),
+    "wide": ("wide, fresh sequences", {"color": COLOURS[3], "marker": "D"}),
 }
 
 
@@ -121,4 +121,6 @@ def _budget(line: Sequence[Point]) -> str:
         return f"$d^{{{1 + exponent:g}}}$ parameters, $H = d^{{{exponent:g}}}/r$"
     seen = {point.sequences for point in line}
     most = "up to " * (len(seen) > 1) + f"{max(seen) / 1e6:.3g} million"
+    if protocol == "wide":  # whose parameters differ along the line
+        return f"$H = d^{{{exponent:g}}}/r$, wide values, {most}"
     return f"$d^{{{1 + exponent:g}}}$, {_COMPARED[protocol][0]}, {most}"

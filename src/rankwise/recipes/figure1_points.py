@@ -9,6 +9,7 @@ from rankwise.recipes.cells import depth_name
 from rankwise.recipes.paper_figures import PublishedCurve, published_figure
 from rankwise.recipes.rows import ResultRow, mean_over_seeds
 from rankwise.report.headline import two_digits_down
+from rankwise.train.protocols import Cell, paper
 
 EXPONENTS = (1.0, 1.5, 2.0)
 """The budgets of the figure: H = d^c / r heads for these c."""
@@ -130,7 +131,8 @@ def reading(points: Sequence[Point]) -> list[str]:
     """What the numbers of one protocol say, computed from them."""
     by_depth = gaps_by_depth(points)
     lines = full_against_half(by_depth) + depth_narrows(by_depth)
-    return lines + collapses(points) + by_heart(points) + beside_the_authors(points) + lengths(points)
+    lines += collapses(points) + by_heart(points) + beside_the_authors(points)
+    return lines + lengths(points) + sizes(points)
 
 
 def gaps_by_depth(points: Sequence[Point]) -> dict[int, list[Gap]]:
@@ -199,6 +201,20 @@ def lengths(points: Sequence[Point]) -> list[str]:
         for (layers, exponent, sequences), ranks in curves.items()
     ]
     return [f"Trained on fewer than {most:,} sequences: {'; '.join(shorter)}."] if shorter else []
+
+
+def sizes(points: Sequence[Point]) -> list[str]:
+    """How many parameters our layers have beside the authors' of the same heads, where those have a value."""
+    shares = [point.parameters / _papers_parameters(point) for point in points if point.authors is not None]
+    if not shares or points[0].protocol == "paper":
+        return []
+    least, most = min(shares), max(shares)
+    return [f"Parameters: {least:.2g} to {most:.2g} times those of the paper's layers with the same heads."]
+
+
+def _papers_parameters(point: Point) -> int:
+    cell = Cell(dim=point.dim, points=2, layers=point.layers, heads=point.heads, rank=point.rank)
+    return paper(cell).model.parameters()
 
 
 def by_heart(points: Sequence[Point]) -> list[str]:
