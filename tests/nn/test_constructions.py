@@ -171,3 +171,33 @@ def test_soft_vote_needs_only_dim_heads():
 def test_nonsense_is_refused(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize(("dim", "rank"), [(8, 1), (8, 4), (9, 3), (7, 2), (6, 5), (64, 8)])
+def test_heads_of_any_rank_add_up_to_linear_scores(dim, rank):
+    """The distance to ``C y`` falls with the scale, as the second degree of the softmax does."""
+    task = NearestNeighbor(dim, 12, queries=3)
+    batch = task.sample(200, generator(), dtype=DOUBLE)
+    centred = batch.points - batch.points.mean(dim=1, keepdim=True)
+    wanted = (batch.queries @ centred.mT) @ centred / 12
+    distances = []
+    for scale in (1e-2, 1e-3):
+        heads = constructions.linear_scores(dim, rank, scale, dtype=DOUBLE)
+        assert (heads.spec.heads, heads.spec.rank) == (math.ceil(dim / rank), rank)
+        with torch.no_grad():
+            distances.append((heads(batch.queries, batch.points) - wanted).norm().item())
+    assert distances[1] < 1e-2 * wanted.norm().item()
+    assert distances[0] == pytest.approx(10 * distances[1], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((8, 8, 0.1), "rank: expected less than dim=8, so that there are heads to add, got 8"),
+        ((8, 0, 0.1), "rank: expected at least 1"),
+        ((8, 2, 0.0), "scale: expected a finite number above 0, got 0.0"),
+    ],
+)
+def test_linear_scores_want_several_heads_and_a_scale(arguments, message):
+    with pytest.raises(InvalidInputError, match=message):
+        constructions.linear_scores(*arguments)

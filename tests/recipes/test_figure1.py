@@ -213,6 +213,19 @@ def test_wide_values_have_lines_of_their_own_and_stand_beside_the_authors_with_t
     ]
 
 
+def test_wide_heads_above_linear_scores_are_named_where_their_values_are_whole():
+    runs = figure1.sweep("paper", protocol="wide", pieces=(1,)).expand()
+    errors = {1: 0.8, 2: 0.75, 4: 0.69, 8: 0.7, 16: 0.6, 32: 0.5, 64: 0.001}
+    found = points((run, errors[run.model.rank]) for run in runs)
+    (line,) = figure1_points.above_linear_scores(found, 0.694)
+    assert line.endswith(
+        "reach 0.694; above them, so that training and not rank is the limit: 1 layer, H = d^1/r, rank 2, 8."
+    )
+    assert figure1_points.above_linear_scores(found, 0.9) == []
+    narrow = points((run, 0.9) for run in _few("capacity"))
+    assert figure1_points.above_linear_scores(narrow, 0.694) == []
+
+
 def test_parameters_stand_beside_the_papers():
     def of(protocol):
         return figure1_points.sizes(points((run, 0.5) for run in _few(protocol)))

@@ -4,8 +4,8 @@ Every constructor returns a module that is called like the layer, ``module(queri
 and points [B, N, D], and answers [B, Q, D]. Legend: d = dim, H heads, r rank.
 
 Theorems of Amsel, Yehudai and Bruna (2024): ``exact_nearest``, and that two rank-1 layers approximate the target for
-N = 2 (``majority_vote`` is their construction). ``soft_vote`` is ours. The others are the random features and toy
-cases whose errors have closed forms (rankwise.theory.kernels).
+N = 2 (``majority_vote`` is their construction). ``soft_vote`` and ``linear_scores`` are ours. The others are the random
+features and toy cases whose errors have closed forms (rankwise.theory.kernels).
 """
 
 from __future__ import annotations
@@ -158,13 +158,46 @@ def soft_vote(dim: int, scale: float, *, dtype: torch.dtype = torch.float32) -> 
     d heads do what the majority needs thousands for, because a soft vote keeps the margin.
     """
     require_int("dim", dim, minimum=1)
-    if isinstance(scale, bool) or not isinstance(scale, int | float) or not 0 < scale < math.inf:
-        raise InvalidInputError(f"scale: expected a finite number above 0, got {scale!r}")
+    _require_scale(scale)
     tally = MultiheadAttention(dim + 2, dim, 1, bias=False, dtype=dtype)
     _write_tally(tally, torch.eye(dim, dtype=torch.float64))
     with torch.no_grad():
         tally.q_weight.mul_(scale)
     return TwoLayerVote(tally, _lookup(dim, dtype))
+
+
+@torch.no_grad()
+def linear_scores(dim: int, rank: int, scale: float, *, dtype: torch.dtype = torch.float32) -> MultiheadAttention:
+    """Ours: d/r softmax heads of rank r < d (rounded up) with whole values add up to ``C y``, C the points' covariance.
+
+    Head h has scores ``(s / a_h) <P_h x_j, y>``, P_h the projection on its own r coordinates, and values
+    ``(a_h / s) I`` with ``sum_h a_h = 0``. At a small scale s a softmax is linear::
+
+        sm(t)_j = (1 + t_j - mean(t)) / N + O(s^2)
+
+    The constants cancel, the projections add up to I, and ``sum_j <x_j - mean(x), y> x_j / N + O(s)`` is left, the work
+    of scores of full rank. What rank limits is what a softmax does beyond the first degree.
+    """
+    if require_int("rank", rank, minimum=1) >= require_int("dim", dim, minimum=2):
+        raise InvalidInputError(f"rank: expected less than dim={dim}, so that there are heads to add, got {rank}")
+    _require_scale(scale)
+    heads = -(-dim // rank)
+    weights = torch.ones(heads, dtype=torch.float64)
+    weights[1::2] = -1.0
+    if heads % 2:
+        weights[-3:] = torch.tensor([1.0, 1.0, -2.0])
+    blocks = pad(torch.eye(dim, dtype=torch.float64), (0, 0, 0, heads * rank - dim)).unflatten(0, (heads, rank))
+    layer = MultiheadAttention(dim, heads, rank, value_rank=dim, bias=False, dtype=dtype)
+    layer.q_weight.copy_(blocks * (scale * math.sqrt(rank) / weights)[:, None, None])
+    layer.k_weight.copy_(blocks)
+    layer.v_weight.copy_(torch.eye(dim).expand(heads, dim, dim))
+    layer.o_weight.copy_(torch.eye(dim) * (weights / scale)[:, None, None])
+    return layer
+
+
+def _require_scale(scale: float) -> None:
+    if isinstance(scale, bool) or not isinstance(scale, int | float) or not 0 < scale < math.inf:
+        raise InvalidInputError(f"scale: expected a finite number above 0, got {scale!r}")
 
 
 @torch.no_grad()

@@ -24,10 +24,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankwise.errors import require_choice
-from rankwise.recipes.baselines import trivial_errors
+from rankwise.recipes.baselines import linear_scores_error, trivial_errors
 from rankwise.recipes.cells import TWENTIETH, budget, chosen_pieces, chosen_ranks, seeded_sweep, trained_by
 from rankwise.recipes.figure1_panels import draw
-from rankwise.recipes.figure1_points import EXPONENTS, REPEATING, between_protocols, points_of, reading
+from rankwise.recipes.figure1_points import (
+    EXPONENTS,
+    REPEATING,
+    above_linear_scores,
+    between_protocols,
+    points_of,
+    reading,
+)
 from rankwise.recipes.registry import Reproduced
 from rankwise.recipes.rows import ResultRow, result_row
 from rankwise.recipes.trained import TrainedRun
@@ -149,13 +156,15 @@ def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     points = points_of(rows)
     settings = PRESETS[preset]
     title = f"Farthest of {settings.points} points in {settings.dim} dimensions"
+    linear_scores = linear_scores_error(settings.dim, settings.points)
+    levels = trivial_errors(settings.dim, settings.points) | {"linear scores": linear_scores}
     with house_style():
-        figure = draw(points, trivial_errors(settings.dim, settings.points), title)
+        figure = draw(points, levels, title)
     lines = []
     for protocol in sorted({point.protocol for point in points}):
         own = [point for point in points if point.protocol == protocol]
         lines += [f"{protocol}: {line}" for line in reading(own)]
-    lines += between_protocols(points)
+    lines += above_linear_scores(points, linear_scores) + between_protocols(points)
     return Reproduced(
         columns=(
             *("protocol", "layers", "budget", "heads", "rank", "error", "standard error", "seeds"),

@@ -9,7 +9,7 @@ from rankwise.recipes.cells import depth_name
 from rankwise.recipes.paper_figures import PublishedCurve, published_figure
 from rankwise.recipes.rows import ResultRow, mean_over_seeds
 from rankwise.report.headline import two_digits_down
-from rankwise.train.protocols import Cell, paper
+from rankwise.train.protocols import Cell, paper, wide
 
 EXPONENTS = (1.0, 1.5, 2.0)
 """The budgets of the figure: H = d^c / r heads for these c."""
@@ -213,8 +213,33 @@ def sizes(points: Sequence[Point]) -> list[str]:
 
 
 def _papers_parameters(point: Point) -> int:
-    cell = Cell(dim=point.dim, points=2, layers=point.layers, heads=point.heads, rank=point.rank)
-    return paper(cell).model.parameters()
+    return paper(_cell(point)).model.parameters()
+
+
+def _cell(point: Point) -> Cell:
+    return Cell(dim=point.dim, points=2, layers=point.layers, heads=point.heads, rank=point.rank)
+
+
+def above_linear_scores(points: Sequence[Point], level: float) -> list[str]:
+    """Where heads with whole values err more than linear scores do, which such heads of any rank can have."""
+    curves: dict[tuple[int, float], list[str]] = {}
+    for point in points:
+        if point.protocol == "wide" and point.error > level and _whole_values(point):
+            curves.setdefault((point.layers, point.exponent), []).append(str(point.rank))
+    found = [
+        f"{depth_name(layers)}, H = d^{exponent:g}/r, rank {', '.join(ranks)}"
+        for (layers, exponent), ranks in sorted(curves.items())
+    ]
+    if not found:
+        return []
+    return [
+        f"wide: linear scores, which heads of any rank have if their values are whole, reach {level:.3g}; above them, "
+        f"so that training and not rank is the limit: {'; '.join(found)}."
+    ]
+
+
+def _whole_values(point: Point) -> bool:
+    return wide(_cell(point)).model.value_rank == point.dim
 
 
 def by_heart(points: Sequence[Point]) -> list[str]:

@@ -4,6 +4,7 @@ from rankwise.tasks.baselines import Baselines, Estimate, LinearPredictor, fit_l
 from rankwise.tasks.batch import Batch, TokenBatch, squared_error
 from rankwise.tasks.images import ImagePatches
 from rankwise.tasks.in_context import InContext
+from rankwise.tasks.linear_scores import linear_scores_error
 from rankwise.tasks.match import Match
 from rankwise.tasks.neighbors import BiasedNearestNeighbor, FarthestNeighbor, NearestNeighbor, NeighborTask
 from rankwise.tasks.points import Gaussian, Orthogonal, PointLaw, PowerLaw, Rows, Uniform
@@ -32,5 +33,6 @@ __all__ = [
     "TokenBatch",
     "Uniform",
     "fit_linear",
+    "linear_scores_error",
     "squared_error",
 ]
