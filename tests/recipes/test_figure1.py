@@ -202,7 +202,9 @@ def test_wide_values_have_lines_of_their_own_and_stand_beside_the_authors_with_t
     own = [point for point in found if point.protocol == "wide"]
     (line,) = figure1_points.beside_the_authors(own)
     assert line.startswith("Beside the authors' training errors, 2 held-out errors: 1 below, 1 equal")
-    one_layer, known = draw(found, {}, "title").axes
+    one_layer, known = draw(found, {}, "title", linear_scores=0.65).axes
+    assert [text.get_text() for text in known.texts] == ["linear scores"]
+    assert not one_layer.texts
     assert any(label.startswith("$H = d^{1}/r$, wide values, ") for label in labels_of(one_layer))
     assert labels_of(known)[-2:] == ["wide, fresh sequences: held out", "the authors: trained on"]
     broken = [line for line in one_layer.lines if line.get_linestyle() == "-."]

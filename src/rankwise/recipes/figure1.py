@@ -157,9 +157,8 @@ def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     settings = PRESETS[preset]
     title = f"Farthest of {settings.points} points in {settings.dim} dimensions"
     linear_scores = linear_scores_error(settings.dim, settings.points)
-    levels = trivial_errors(settings.dim, settings.points) | {"linear scores": linear_scores}
     with house_style():
-        figure = draw(points, levels, title)
+        figure = draw(points, trivial_errors(settings.dim, settings.points), title, linear_scores=linear_scores)
     lines = []
     for protocol in sorted({point.protocol for point in points}):
         own = [point for point in points if point.protocol == protocol]

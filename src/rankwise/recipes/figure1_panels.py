@@ -26,9 +26,12 @@ _COMPARED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figure:
+def draw(
+    points: Sequence[Point], levels: dict[str, float], title: str, *, linear_scores: float | None = None
+) -> Figure:
     """One panel a depth, one line a budget; ``levels`` are the trivial predictors. Below them, where a protocol that
-    repeats its sequences was trained, one panel a curve for what it knows of those and of others."""
+    repeats its sequences was trained, one panel a curve for what it knows of those and of others; where ``wide`` was
+    trained too, with the error of ``linear_scores``, which its heads can have at any rank."""
     depths = sorted({point.layers for point in points})
     curves = known_curves(points)
     columns, rows = max(len(depths), len(curves)), 1 + bool(curves)
@@ -39,6 +42,8 @@ def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figur
     if curves:
         for axes, curve in zip(parts[1].subplots(1, len(curves), squeeze=False)[0], curves, strict=True):
             draw_known(axes, curve)
+            if linear_scores is not None and any(point.protocol == "wide" for point in curve):
+                draw_levels(axes, {"linear scores": linear_scores})
     parts[0].suptitle(title, fontsize=11)
     return figure
 
