@@ -6,7 +6,9 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from rankwise.nn.constructions import linear_scores
-from rankwise.tasks import FarthestNeighbor, NearestNeighbor, linear_scores_error
+from rankwise.tasks import FarthestNeighbor, NearestNeighbor, Orthogonal, linear_scores_error
+from rankwise.theory.bounds import error_lower_bound
+from rankwise.theory.harmonics import sign_energy
 
 
 def largest_of(count):
@@ -39,8 +41,11 @@ def test_heads_of_any_rank_reach_it_on_new_points(rank):
     assert error == pytest.approx(linear_scores_error(task, source, 4096).mean, abs=0.01)
 
 
-def test_queries_that_are_no_points_have_linear_scores_too():
-    task = NearestNeighbor(16, 2)
-    found = linear_scores_error(task, torch.Generator().manual_seed(0), 4096)
-    linear = task.baselines(torch.Generator().manual_seed(0), 4096).linear
-    assert found.mean < linear.mean - 10 * linear.standard_error
+@pytest.mark.parametrize("dim", [8, 64])
+def test_of_two_orthogonal_points_it_is_the_linear_part_of_the_bound(dim):
+    """(1 - eta_1^2) / 2, which d/r heads cannot go below but for what degrees from 3 on bring."""
+    found = linear_scores_error(
+        NearestNeighbor(dim, 2, distribution=Orthogonal()), torch.Generator().manual_seed(0), 20_000
+    )
+    assert found.mean == pytest.approx((1 - sign_energy(dim, 1)) / 2, abs=4 * found.standard_error)
+    assert error_lower_bound(dim, 1, dim).value <= (1 - sign_energy(dim, 1)) / 2
