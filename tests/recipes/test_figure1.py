@@ -221,7 +221,7 @@ def test_wide_heads_above_linear_scores_are_named_where_their_values_are_whole()
     found = points((run, errors[run.model.rank]) for run in runs)
     (line,) = figure1_points.above_linear_scores(found, 0.694)
     assert line.endswith(
-        "reach 0.694; above them, so that training and not rank is the limit: 1 layer, H = d^1/r, rank 2, 8."
+        "reach 0.694 with x_i beside them; above that, where rank is not the limit: 1 layer, H = d^1/r, rank 2, 8."
     )
     assert figure1_points.above_linear_scores(found, 0.9) == []
     narrow = points((run, 0.9) for run in _few("capacity"))

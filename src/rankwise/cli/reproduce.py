@@ -57,9 +57,9 @@ def reproduce(
         preset: smoke (seconds, coarse), laptop (minutes) or, for trained figures, paper or full, whichever the figure
             has (full size: hours to days on a laptop; --dry-run estimates).
         seeds: Train every cell with that many seeds (0, 1, ...); the figure shows mean and standard error.
-        protocol: How to train: capacity (the best we know, the default), wide (the same with whole values, at most the
-            paper's parameters), paper (the authors' recipe to the letter) or recall (ours on few sequences again and
-            again, for training errors like the authors').
+        protocol: How to train: capacity (the best we know for heads as the paper's, the default), wide (the same with
+            whole values, at most the paper's parameters), paper (the authors' recipe to the letter) or recall (ours on
+            few sequences again and again, for training errors like the authors').
         sequences: Training examples of every run, instead of the preset's.
         pieces: Train only these parts of the preset, counted from 1 in the order that its recipe lists.
         ranks: Train only these of the preset's ranks (figure1, figure3, figure4).

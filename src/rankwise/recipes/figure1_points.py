@@ -233,8 +233,8 @@ def above_linear_scores(points: Sequence[Point], level: float) -> list[str]:
     if not found:
         return []
     return [
-        f"wide: linear scores, which heads of any rank have if their values are whole, reach {level:.3g}; above them, "
-        f"so that training and not rank is the limit: {'; '.join(found)}."
+        f"wide: linear scores, which heads of any rank have if their values are whole, reach {level:.3g} with x_i "
+        f"beside them; above that, where rank is not the limit: {'; '.join(found)}."
     ]
 
 
