@@ -125,7 +125,8 @@ def _budget(line: Sequence[Point]) -> str:
     if protocol == "capacity":
         return f"$d^{{{1 + exponent:g}}}$ parameters, $H = d^{{{exponent:g}}}/r$"
     seen = {point.sequences for point in line}
-    most = "up to " * (len(seen) > 1) + f"{max(seen) / 1e6:.3g} million"
+    longest = max(seen)
+    most = "up to " * (len(seen) > 1) + (f"{longest / 1e6:.3g} million" if longest >= 1e6 else f"{longest:,}")
     if protocol == "wide":  # whose parameters differ along the line
         return f"$H = d^{{{exponent:g}}}/r$, wide values, {most}"
     return f"$d^{{{1 + exponent:g}}}$, {_COMPARED[protocol][0]}, {most}"
