@@ -16,14 +16,13 @@ def trivial_errors(dim: int, points: int, samples: int = 20_000) -> dict[str, fl
     return {"zero": found.zero.mean, "mean of points": found.mean.mean, "best linear": found.linear.mean}
 
 
-def linear_scores_error(dim: int, points: int, samples: int = 20_000) -> float:
+def linear_scores_level(dim: int, points: int, samples: int = 20_000) -> float:
     """Farthest neighbour by linear scores, which heads of any rank with whole values can have (estimated)."""
     import torch
 
-    from rankwise.tasks import FarthestNeighbor
-    from rankwise.tasks.linear_scores import linear_scores_error as estimated
+    from rankwise.tasks import FarthestNeighbor, linear_scores_error
 
-    return estimated(FarthestNeighbor(dim, points), torch.Generator().manual_seed(0), samples).mean
+    return linear_scores_error(FarthestNeighbor(dim, points), torch.Generator().manual_seed(0), samples).mean
 
 
 def levels_of(spec: Mapping[str, Any], samples: int = 4096) -> dict[str, float]:

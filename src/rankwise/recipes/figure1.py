@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankwise.errors import require_choice
-from rankwise.recipes.baselines import linear_scores_error, trivial_errors
+from rankwise.recipes.baselines import linear_scores_level, trivial_errors
 from rankwise.recipes.cells import TWENTIETH, budget, chosen_pieces, chosen_ranks, seeded_sweep, trained_by
 from rankwise.recipes.figure1_panels import draw
 from rankwise.recipes.figure1_points import (
@@ -156,14 +156,17 @@ def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     points = points_of(rows)
     settings = PRESETS[preset]
     title = f"Farthest of {settings.points} points in {settings.dim} dimensions"
-    linear_scores = linear_scores_error(settings.dim, settings.points)
+    whole_values = any(point.protocol == "wide" for point in points)
+    linear_scores = linear_scores_level(settings.dim, settings.points) if whole_values else None
     with house_style():
         figure = draw(points, trivial_errors(settings.dim, settings.points), title, linear_scores=linear_scores)
     lines = []
     for protocol in sorted({point.protocol for point in points}):
         own = [point for point in points if point.protocol == protocol]
         lines += [f"{protocol}: {line}" for line in reading(own)]
-    lines += above_linear_scores(points, linear_scores) + between_protocols(points)
+    if linear_scores is not None:
+        lines += above_linear_scores(points, linear_scores)
+    lines += between_protocols(points)
     return Reproduced(
         columns=(
             *("protocol", "layers", "budget", "heads", "rank", "error", "standard error", "seeds"),
