@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -201,6 +203,20 @@ def test_unit_norm_has_one_scalar_and_unit_vectors():
     norm = UnitNorm()
     assert [p.numel() for p in norm.parameters()] == [1]
     torch.testing.assert_close(norm(torch.randn(3, 4, 5)).norm(dim=-1), torch.ones(3, 4))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_steep_feedforward_starts_with_larger_weights_and_no_biases(bias):
+    spec = ModelSpec(dim=4, layers=2, heads=1, rank=4, feedforward=32, bias=bias)
+    torch.manual_seed(0)
+    plain = Transformer(spec)
+    torch.manual_seed(0)
+    steep = Transformer(replace(spec, feedforward_gain=16.0))
+    for before, after in zip(plain.blocks, steep.blocks, strict=True):
+        torch.testing.assert_close(after.feedforward[0].weight, 16 * before.feedforward[0].weight)
+        torch.testing.assert_close(after.feedforward[2].weight, before.feedforward[2].weight)
+        if bias:
+            assert before.feedforward[0].bias.abs().max() > 0 == after.feedforward[0].bias.abs().max()
 
 
 @pytest.mark.parametrize(("gain", "longest"), [(None, 1.0), (0.2, 0.2)])

@@ -64,6 +64,11 @@ def test_parameter_counts_of_the_papers_experiment(width, count, rank):
             {"positions": "concatenated", "position_dim": 2, "max_points": 4, "position_gain": 0},
             "position_gain: expected a finite number above 0, got 0",
         ),
+        ({"feedforward_gain": 2.0}, "feedforward_gain: expected none without a feed-forward, got 2"),
+        (
+            {"feedforward": 8, "feedforward_gain": 0},
+            "feedforward_gain: expected a finite number above 0, got 0",
+        ),
         ({"norm": "layer"}, "norm: expected one of 'rms', 'unit', 'none'"),
         ({"kv_heads": 3}, "kv_heads: expected a divisor"),
     ],

@@ -98,6 +98,25 @@ def test_capacity_stays_inside_its_fence(layers, heads, rank):
     assert ours.protocol == "capacity"
 
 
+@pytest.mark.parametrize(
+    ("changes", "feedforward"),
+    [
+        ({"heads": 64, "rank": 8}, 2048),
+        ({"heads": 9, "rank": 8}, 2048),
+        ({"heads": 128, "rank": 8}, 2048),
+        ({"heads": 8, "rank": 8}, 0),
+        ({"heads": 129, "rank": 8}, 0),
+        ({"heads": 8, "rank": 64}, 0),
+        ({"heads": 64, "rank": 8, "layers": 3}, 0),
+        ({"heads": 64, "rank": 8, "sequences": 999_999}, 0),
+    ],
+)
+def test_capacity_has_a_feedforward_where_several_heads_of_low_rank_share_a_direction(changes, feedforward):
+    run = capacity(cell(**{"sequences": 1_280_000} | changes))
+    assert run.model.feedforward == feedforward
+    assert (run.model.norm, run.model.last_residual_start) == (("none", 0.0) if feedforward else ("unit", None))
+
+
 def test_capacity_starts_at_the_length_of_the_targets():
     run = vary(capacity(cell(dim=16, rank=16, points=8)), {"optim.validation_batches": 1})
     model = Training(run).model
@@ -120,7 +139,7 @@ def test_capacity_anneals_full_rank_over_every_scale(rank, schedule):
 @pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0])
 @pytest.mark.parametrize("rank", [1, 2, 4, 8, 16, 32, 64])
 def test_wide_has_the_heads_of_the_figure_and_at_most_the_papers_parameters(layers, exponent, rank):
-    shape = cell(layers=layers, heads=heads_for_budget(64, rank, exponent), rank=rank, sequences=1_280_000)
+    shape = cell(layers=layers, heads=heads_for_budget(64, rank, exponent), rank=rank, sequences=640_000)
     ours, base = wide(shape), capacity(shape)
     assert ours.model.parameters() <= paper(shape).model.parameters()
     assert vary(ours, {"model.value_rank": None, "model.norm": "unit"}).model == base.model
@@ -152,3 +171,12 @@ def test_recall_is_capacity_on_the_papers_training_set(heads, rank):
     assert vary(ours, {"model.feedforward": 0}).model == base.model
     assert ours.model.feedforward == authors.model.feedforward
     assert (ours.protocol, ours.task, ours.optim.schedule) == ("recall", base.task, base.optim.schedule)
+
+
+def test_recall_has_a_steep_feedforward_and_no_norm_where_capacity_has_one():
+    shape = cell(heads=64, rank=8, sequences=640_000)
+    ours = recall(shape)
+    assert (ours.model.norm, ours.model.feedforward_gain) == ("none", 16.0)
+    plain = vary(ours, {"model.norm": "unit", "model.feedforward_gain": None, "model.feedforward": 0})
+    assert plain.model == capacity(shape).model
+    assert ours.optim.lr_multipliers.feedforward > recall(cell(heads=8, rank=8)).optim.lr_multipliers.feedforward

@@ -48,6 +48,12 @@ class FeedForward(nn.Sequential):
         for parameter in self[2].parameters():
             parameter.mul_(factor)
 
+    @torch.no_grad()
+    def bend(self, factor: float) -> None:
+        """Start with hidden units that turn at 0, where the tokens are, and ``factor`` times as steeply."""
+        for name, parameter in self[0].named_parameters():
+            parameter.mul_(0.0 if name == "bias" else factor)
+
 
 class _BlockedRelu(torch.autograd.Function):
     """``relu(x W_1^T + b_1) W_2^T + b_2``, forward and backward a block of tokens at a time.

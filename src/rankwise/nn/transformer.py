@@ -182,12 +182,15 @@ class Transformer(nn.Module):
             start_farthest(last, self.spec.width**0.5 if normed else 1.0)
         if self.spec.output_gain is not None:
             _output_weight(last).mul_(self.spec.output_gain)
+        feedforwards = [module for module in self.modules() if isinstance(module, FeedForward)]
         if self.spec.branch_gain is not None:
             for layer in earlier:
                 _output_weight(layer).mul_(self.spec.branch_gain)
-            for module in self.modules():
-                if isinstance(module, FeedForward):
-                    module.scale_output(self.spec.branch_gain)
+            for module in feedforwards:
+                module.scale_output(self.spec.branch_gain)
+        if self.spec.feedforward_gain is not None:
+            for module in feedforwards:
+                module.bend(self.spec.feedforward_gain)
         if self.spec.final_gain is not None:
             for gain in self._last_norm().parameters():
                 gain.fill_(self.spec.final_gain)

@@ -28,7 +28,9 @@ class ModelSpec:
     at N(-1, 1), as the authors' code does. ``output_gain`` multiplies the last layer's W_O at the start: in front
     of a post-norm the attention output must outgrow the residual, whose share of the error is about 1/gain^2.
     ``branch_gain`` multiplies all other branches at the start (W_O of earlier layers, every feed-forward's last
-    matrix): near 0 the earlier layers begin as the identity.
+    matrix): near 0 the earlier layers begin as the identity. ``feedforward_gain`` multiplies every feed-forward's first
+    matrix at the start, and its biases start at 0: PyTorch's start is as good as linear on points of length 1, as its
+    biases are as large as what the matrix makes of them.
     ``final_gain`` is what the gains of the last norm start at (unset: 1): with "rms" outputs have length
     ``final_gain * sqrt(width)``, so dim**-0.5 starts at the length of unit targets.
     ``head_init`` "farthest" starts the last layer's heads as searches for the farthest point in a random subspace of
@@ -71,6 +73,7 @@ class ModelSpec:
     init: Literal["standard", "paper"] = "standard"
     output_gain: float | None = None
     branch_gain: float | None = None
+    feedforward_gain: float | None = None
     final_gain: float | None = None
     head_init: Literal["farthest"] | None = None
     generalized: int | None = None
@@ -116,7 +119,11 @@ class ModelSpec:
                 f"position_gain: expected none unless positions='concatenated', got {self.position_gain:g} with "
                 f"positions={self.positions!r}"
             )
-        for name in ("output_gain", "final_gain", "position_gain"):
+        if self.feedforward_gain is not None and not self.feedforward:
+            raise InvalidInputError(
+                f"feedforward_gain: expected none without a feed-forward, got {self.feedforward_gain:g}"
+            )
+        for name in ("output_gain", "final_gain", "position_gain", "feedforward_gain"):
             if getattr(self, name) is not None:
                 require_number(name, getattr(self, name), above=0)
         if self.branch_gain is not None:
