@@ -106,6 +106,8 @@ def test_capacity_stays_inside_its_fence(layers, heads, rank):
         ({"heads": 128, "rank": 8}, 2048),
         ({"heads": 8, "rank": 8}, 0),
         ({"heads": 129, "rank": 8}, 0),
+        ({"heads": 128, "rank": 4}, 2048),
+        ({"heads": 256, "rank": 2}, 0),
         ({"heads": 8, "rank": 64}, 0),
         ({"heads": 64, "rank": 8, "layers": 3}, 0),
         ({"heads": 64, "rank": 8, "sequences": 999_999}, 0),

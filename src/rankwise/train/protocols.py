@@ -233,10 +233,10 @@ def recall(cell: Cell) -> RunSpec:
 
 
 def _has_use_for_feedforward(cell: Cell) -> bool:
-    """One layer, low rank, several heads for a direction, and fewer weights in the heads than in the feed-forward:
-    4 d H r of d 2048 * 2."""
+    """One layer, several heads of a low rank for a direction, and fewer weights in them (4 d H r) than in the paper's
+    feed-forward (2 d 2048). Below rank 4 it is no gain."""
     several = cell.dim < cell.heads * cell.rank <= _FEEDFORWARD // 2
-    return cell.layers == 1 and cell.rank < cell.dim and several
+    return cell.layers == 1 and 4 <= cell.rank < cell.dim and several
 
 
 def _batch(cell: Cell) -> int:
