@@ -206,13 +206,13 @@ def test_unit_norm_has_one_scalar_and_unit_vectors():
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_steep_feedforward_starts_with_larger_weights_and_no_biases(bias):
+def test_a_feedforward_may_start_with_larger_hidden_units_and_no_biases(bias):
     spec = ModelSpec(dim=4, layers=2, heads=1, rank=4, feedforward=32, bias=bias)
     torch.manual_seed(0)
     plain = Transformer(spec)
     torch.manual_seed(0)
-    steep = Transformer(replace(spec, feedforward_gain=16.0))
-    for before, after in zip(plain.blocks, steep.blocks, strict=True):
+    large = Transformer(replace(spec, feedforward_gain=16.0))
+    for before, after in zip(plain.blocks, large.blocks, strict=True):
         torch.testing.assert_close(after.feedforward[0].weight, 16 * before.feedforward[0].weight)
         torch.testing.assert_close(after.feedforward[2].weight, before.feedforward[2].weight)
         if bias:

@@ -175,7 +175,7 @@ def test_recall_is_capacity_on_the_papers_training_set(heads, rank):
     assert (ours.protocol, ours.task, ours.optim.schedule) == ("recall", base.task, base.optim.schedule)
 
 
-def test_recall_has_a_steep_feedforward_and_no_norm_where_capacity_has_one():
+def test_recall_has_large_hidden_units_and_no_norm_where_capacity_has_a_feedforward():
     shape = cell(heads=64, rank=8, sequences=640_000)
     ours = recall(shape)
     assert (ours.model.norm, ours.model.feedforward_gain) == ("none", 16.0)

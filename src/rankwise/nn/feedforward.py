@@ -49,8 +49,8 @@ class FeedForward(nn.Sequential):
             parameter.mul_(factor)
 
     @torch.no_grad()
-    def bend(self, factor: float) -> None:
-        """Start with hidden units that turn at 0, where the tokens are, and ``factor`` times as steeply."""
+    def enlarge_hidden(self, factor: float) -> None:
+        """Multiply the hidden units, and let all of them turn at 0."""
         for name, parameter in self[0].named_parameters():
             parameter.mul_(0.0 if name == "bias" else factor)
 

@@ -190,7 +190,7 @@ class Transformer(nn.Module):
                 module.scale_output(self.spec.branch_gain)
         if self.spec.feedforward_gain is not None:
             for module in feedforwards:
-                module.bend(self.spec.feedforward_gain)
+                module.enlarge_hidden(self.spec.feedforward_gain)
         if self.spec.final_gain is not None:
             for gain in self._last_norm().parameters():
                 gain.fill_(self.spec.final_gain)

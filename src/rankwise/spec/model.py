@@ -29,8 +29,8 @@ class ModelSpec:
     of a post-norm the attention output must outgrow the residual, whose share of the error is about 1/gain^2.
     ``branch_gain`` multiplies all other branches at the start (W_O of earlier layers, every feed-forward's last
     matrix): near 0 the earlier layers begin as the identity. ``feedforward_gain`` multiplies every feed-forward's first
-    matrix at the start, and its biases start at 0: PyTorch's start is as good as linear on points of length 1, as its
-    biases are as large as what the matrix makes of them.
+    matrix at the start, whose biases start at 0: with hidden units so much larger the last matrix moves the output
+    faster, and their directions, which need as much more of a step, move slower.
     ``final_gain`` is what the gains of the last norm start at (unset: 1): with "rms" outputs have length
     ``final_gain * sqrt(width)``, so dim**-0.5 starts at the length of unit targets.
     ``head_init`` "farthest" starts the last layer's heads as searches for the farthest point in a random subspace of

@@ -19,7 +19,7 @@ _EPOCH = 100
 _SMALL_BATCH = 64
 _MANY = 1_000_000
 _FEEDFORWARD = 2048
-_STEEP = 16.0
+_LARGE = 16.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +105,9 @@ def capacity(cell: Cell) -> RunSpec:
 
     - No feed-forward. Heads learn faster without, at every depth tried; at one layer little is lost (.0045 of .567 at
       dim 16), as it acts after the choice is made. A seventeenth of the parameters is left at dim 64.
-    - But with a million sequences, one layer with several heads of low rank for a direction (d < H r) has the paper's
-      feed-forward, as long as that is the larger part (H r <= 1024). Its units turn at 0 and steeply from the start,
-      it sees x_i, no norm stands behind it, and it has twice the rate, that of the heads being doubled too.
+    - But with a million sequences, one layer with several heads of rank 4 or more for a direction (d < H r, r < d) has
+      the paper's feed-forward, as long as that is the larger part (H r <= 1024). Its hidden units are 16 times larger
+      at the start, with biases of 0; it sees x_i; no norm stands behind it; all rates are doubled, and its own twice.
     - No residual around the last attention: the output is what the heads bring. With it, x_i is an error that W_O has
       to outgrow. Fewer than dim/rank heads leave some dimensions unanswered, where -x_i is a guess: there x_i has one
       learned weight, 0 at the start. With more heads that weight changes nothing.
@@ -125,7 +125,7 @@ def capacity(cell: Cell) -> RunSpec:
         heads_alone,
         {
             "model.feedforward": _FEEDFORWARD,
-            "model.feedforward_gain": _STEEP,
+            "model.feedforward_gain": _LARGE,
             "model.norm": "none",
             "model.last_residual": None,
             "model.last_residual_start": 0.0,
@@ -206,23 +206,22 @@ def recall(cell: Cell) -> RunSpec:
     ``capacity`` (except for the feed-forward) and a longer second moment remember more in as many passes (LOG.md). On
     held-out examples it is worse than ``capacity``: what is learned by heart is no use there.
 
-    One layer with several heads for a direction (H r > d) has no norm, as their sum is short where they disagree, and
-    a feed-forward that is far from linear at the start: .8083 and .7995 after five passes with 128 heads of rank 4.
-    One head for a direction loses by both.
+    Where ``capacity`` may have a feed-forward, and at any budget, this one starts with large hidden units too, and has
+    no norm: .8083 and .7995 after five passes with 128 heads of rank 4. One head for a direction loses by both.
     """
     base = _heads_alone(cell)
     different = _BATCH * _EPOCH
     steps = max(1, cell.sequences // _SMALL_BATCH)
-    bent = _has_use_for_feedforward(cell)
+    large = _has_use_for_feedforward(cell)
     return vary(
         base,
         {
             "protocol": "recall",
             "model.feedforward": _FEEDFORWARD,
-            **({"model.norm": "none", "model.feedforward_gain": _STEEP} if bent else {}),
+            **({"model.norm": "none", "model.feedforward_gain": _LARGE} if large else {}),
             "optim.lr": 2 * base.optim.lr,
             "optim.betas": (0.9, 0.99),
-            "optim.lr_multipliers.feedforward": 1.0 if bent else 0.4,
+            "optim.lr_multipliers.feedforward": 1.0 if large else 0.4,
             "optim.steps": steps,
             "optim.batch": _SMALL_BATCH,
             "optim.examples": different,
