@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -146,6 +148,9 @@ def test_wide_has_the_heads_of_the_figure_and_at_most_the_papers_parameters(laye
     assert ours.model.parameters() <= paper(shape).model.parameters()
     assert vary(ours, {"model.value_rank": None, "model.norm": "unit"}).model == base.model
     assert (ours.protocol, ours.task, ours.optim) == ("wide", base.task, base.optim)
+    longer = wide(replace(shape, sequences=1_280_000))
+    assert longer.model == ours.model, "also where capacity has a feed-forward by then"
+    assert longer.optim == capacity(replace(shape, heads=1, sequences=1_280_000)).optim
 
 
 @pytest.mark.parametrize(("heads", "rank", "value_rank"), [(64, 1, 33), (8, 8, 64), (512, 8, 12), (4096, 1, 1)])

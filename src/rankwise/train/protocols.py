@@ -99,6 +99,7 @@ def paper(cell: Cell, *, lr: float = 0.01) -> RunSpec:
 def capacity(cell: Cell) -> RunSpec:
     """The best training we know, so that a figure shows what heads can do and not what an optimiser found.
 
+    (Better is known for two shapes and not yet tried at others: 16 heads of rank 32, and d^3 parameters; LOG.md.)
     Inside the fence: same dim, points, layers, heads and rank, no positions. One setting for every depth and budget
     (but for the feed-forward, below), fresh examples at every step. What differs from ``paper``, found by measurement
     (LOG.md has the numbers):
@@ -170,11 +171,11 @@ def _heads_alone(cell: Cell) -> RunSpec:
 
 
 def wide(cell: Cell) -> RunSpec:
-    """``capacity`` with whole values: what a head finds by ``rank`` it brings in as many dimensions as it can.
+    """``capacity``'s heads alone with whole values: what a head finds by ``rank`` it brings in as many dimensions as it can.
 
     The heads of Figure 1 have values of their rank r, so that one of rank 1 tells one coordinate of what it found. The
     theorem limits queries and keys alone: its V_h is any d x d matrix. A value coordinate of a head costs 2 d weights,
-    and so does a unit of the paper's feed-forward, which is of little use here. ::
+    and so does a unit of the paper's feed-forward, which gains less (LOG.md). ::
 
         value_rank = min(d, r + 2048 // H)
 
