@@ -171,7 +171,7 @@ def _heads_alone(cell: Cell) -> RunSpec:
 
 
 def wide(cell: Cell) -> RunSpec:
-    """The heads of ``capacity`` alone, with whole values: what one finds by ``rank`` it brings in all dimensions it can.
+    """The heads of ``capacity`` alone, with whole values: what one finds by ``rank`` it brings as whole as it can.
 
     The heads of Figure 1 have values of their rank r, so that one of rank 1 tells one coordinate of what it found. The
     theorem limits queries and keys alone: its V_h is any d x d matrix. A value coordinate of a head costs 2 d weights,
