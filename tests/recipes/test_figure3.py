@@ -98,6 +98,29 @@ def test_curves_and_ranks_can_be_chosen_and_read():
     )
 
 
+def test_what_is_known_by_heart_is_read_apart_where_sequences_come_again():
+    new, known = {"none": 0.4, "concatenated": 0.2}, {"none": 0.3, "concatenated": 0.1}
+    sweep = figure3.sweep("paper", protocol="recall", pieces=(5, 7), ranks=(8,))
+    runs = [(run, kind_of(run.model)) for run in sweep.expand()]
+    points = points_of(figure3.rows([trained(run, new[kind], train_min=known[kind]) for run, kind in runs]))
+    assert [point.known for point in points] == [0.3, 0.1]
+    first, second, _ = reading(points).split("\n")
+    assert first.endswith("(geometric mean): concatenated 2.00.")
+    assert second == "The same on the sequences it was trained on, as the authors measure: concatenated 3.00."
+    assert {point.known for point in points_of(rows("smoke", lambda run: 0.5))} == {None}
+
+
+def test_recall_of_several_layers_twice_as_wide_has_half_the_rate_but_for_the_feedforward():
+    rates = {
+        (run.model.layers, kind_of(run.model)): (run.optim.lr, run.optim.lr * run.optim.lr_multipliers.feedforward)
+        for run in figure3.sweep("paper", protocol="recall", ranks=(1,)).expand()
+    }
+    halved = {cell for cell, (lr, _) in rates.items() if lr == 0.0025}
+    assert halved == {(3, "concatenated"), (3, "concatenated, equal")}
+    assert {lr for cell, (lr, _) in rates.items() if cell not in halved} == {0.005}
+    assert {rate for _, rate in rates.values()} == {0.002}
+
+
 @pytest.mark.parametrize("rank", PRESETS["paper"].ranks)
 def test_the_authors_cut_points_and_positions_into_heads_of_the_rank_on_the_axis(rank):
     """Eight modules of (64 + 64) / rank heads each, averaged, beside eight of 64 / rank without positions."""

@@ -107,7 +107,7 @@ def test_capacity_stays_inside_its_fence(layers, heads, rank):
         ({"heads": 9, "rank": 8}, 2048),
         ({"heads": 128, "rank": 8}, 2048),
         ({"heads": 8, "rank": 8}, 0),
-        ({"heads": 129, "rank": 8}, 0),
+        ({"heads": 512, "rank": 8}, 2048),
         ({"heads": 128, "rank": 4}, 2048),
         ({"heads": 256, "rank": 2}, 0),
         ({"heads": 8, "rank": 64}, 0),
@@ -119,6 +119,13 @@ def test_capacity_has_a_feedforward_where_several_heads_of_low_rank_share_a_dire
     run = capacity(cell(**{"sequences": 1_280_000} | changes))
     assert run.model.feedforward == feedforward
     assert (run.model.norm, run.model.last_residual_start) == (("none", 0.0) if feedforward else ("unit", None))
+
+
+@pytest.mark.parametrize(("heads", "rank", "norm"), [(128, 8, "unit"), (129, 8, "none"), (512, 2, "unit")])
+def test_capacity_of_a_small_budget_leaves_only_many_heads_without_norm(heads, rank, norm):
+    run = capacity(cell(heads=heads, rank=rank, sequences=640_000))
+    assert (run.model.norm, run.model.feedforward) == (norm, 0)
+    assert run.optim.lr == (0.005 if norm == "none" else 0.0025)
 
 
 def test_capacity_starts_at_the_length_of_the_targets():
@@ -146,8 +153,9 @@ def test_wide_has_the_heads_of_the_figure_and_at_most_the_papers_parameters(laye
     shape = cell(layers=layers, heads=heads_for_budget(64, rank, exponent), rank=rank, sequences=640_000)
     ours, base = wide(shape), capacity(shape)
     assert ours.model.parameters() <= paper(shape).model.parameters()
-    assert vary(ours, {"model.value_rank": None, "model.norm": "unit"}).model == base.model
-    assert (ours.protocol, ours.task, ours.optim) == ("wide", base.task, base.optim)
+    assert vary(ours, {"model.value_rank": None, "model.norm": base.model.norm}).model == base.model
+    assert (ours.protocol, ours.task) == ("wide", base.task)
+    assert ours.optim == vary(base, {"optim.lr": 0.0025}).optim
     longer = wide(replace(shape, sequences=1_280_000))
     assert longer.model == ours.model, "also where capacity has a feed-forward by then"
     assert longer.optim == capacity(replace(shape, heads=1, sequences=1_280_000)).optim
@@ -167,7 +175,7 @@ def test_wide_values_answer_in_all_dimensions_where_those_of_capacity_do_not():
     assert (few.value_rank, few.last_residual, few.last_residual_start) == (2056, None, 0.0)
 
 
-@pytest.mark.parametrize(("heads", "rank"), [(1, 64), (8, 8), (512, 8)])
+@pytest.mark.parametrize(("heads", "rank"), [(1, 64), (8, 8), (512, 1)])
 def test_recall_is_capacity_on_the_papers_training_set(heads, rank):
     """An epoch of both is one pass over as many sequences, so that ``train_min`` is one statistic."""
     shape = cell(heads=heads, rank=rank, sequences=1_280_000)
@@ -180,10 +188,12 @@ def test_recall_is_capacity_on_the_papers_training_set(heads, rank):
     assert (ours.protocol, ours.task, ours.optim.schedule) == ("recall", base.task, base.optim.schedule)
 
 
-def test_recall_has_large_hidden_units_and_no_norm_where_capacity_has_a_feedforward():
+def test_recall_has_large_hidden_units_and_no_norm_where_several_heads_weigh_no_more_than_a_feedforward():
     shape = cell(heads=64, rank=8, sequences=640_000)
     ours = recall(shape)
     assert (ours.model.norm, ours.model.feedforward_gain) == ("none", 16.0)
     plain = vary(ours, {"model.norm": "unit", "model.feedforward_gain": None, "model.feedforward": 0})
     assert plain.model == capacity(shape).model
     assert ours.optim.lr_multipliers.feedforward > recall(cell(heads=8, rank=8)).optim.lr_multipliers.feedforward
+    many = recall(cell(heads=512, rank=8))
+    assert (many.model.norm, many.model.feedforward_gain, many.model.feedforward) == ("unit", None, 2048)

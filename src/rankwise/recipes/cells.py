@@ -22,6 +22,9 @@ _FIRST: dict[str, Callable[[Cell], RunSpec]] = {"capacity": capacity, "wide": wi
 _LATER = _FIRST | {"paper": partial(paper, lr=0.005)}
 PROTOCOLS = tuple(_FIRST)
 
+REPEATING = ("paper", "recall")
+"""The protocols whose epochs all have the same sequences, so that their training errors are what the authors plot."""
+
 
 def trained_by(protocol: str, *, later: bool = True) -> Callable[[Cell], RunSpec]:
     """The protocol of that name; the authors' differs between their first figure and the ``later`` ones."""

@@ -25,11 +25,10 @@ from pathlib import Path
 
 from rankwise.errors import require_choice
 from rankwise.recipes.baselines import linear_scores_level, trivial_errors
-from rankwise.recipes.cells import TWENTIETH, budget, chosen_pieces, chosen_ranks, seeded_sweep, trained_by
+from rankwise.recipes.cells import REPEATING, TWENTIETH, budget, chosen_pieces, chosen_ranks, seeded_sweep, trained_by
 from rankwise.recipes.figure1_panels import draw
 from rankwise.recipes.figure1_points import (
     EXPONENTS,
-    REPEATING,
     above_linear_scores,
     between_protocols,
     points_of,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from rankwise.recipes.cells import depth_name
-from rankwise.recipes.figure1_points import EXPONENTS, REPEATING, Point, published_curve
+from rankwise.recipes.cells import REPEATING, depth_name
+from rankwise.recipes.figure1_points import EXPONENTS, Point, published_curve
 from rankwise.report.figures import COLOURS, MARKERS, new_figure
 from rankwise.report.panels import Series, draw_levels, draw_series, rank_axes
 

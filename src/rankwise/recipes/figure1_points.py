@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankwise.recipes.cells import depth_name
+from rankwise.recipes.cells import REPEATING, depth_name
 from rankwise.recipes.paper_figures import PublishedCurve, published_figure
 from rankwise.recipes.rows import ResultRow, mean_over_seeds
 from rankwise.report.headline import two_digits_down
@@ -13,9 +13,6 @@ from rankwise.train.protocols import Cell, paper, wide
 
 EXPONENTS = (1.0, 1.5, 2.0)
 """The budgets of the figure: H = d^c / r heads for these c."""
-
-REPEATING = ("paper", "recall")
-"""The protocols whose epochs all have the same sequences, so that their training errors are what the authors plot."""
 
 
 @dataclass(frozen=True, kw_only=True)

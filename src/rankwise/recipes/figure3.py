@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any, Literal
 
 from rankwise.errors import require_choice
 from rankwise.recipes.baselines import trivial_errors
 from rankwise.recipes.cells import (
     LATER_SEQUENCES,
+    REPEATING,
     TWENTIETH,
     budget,
     chosen_pieces,
@@ -114,6 +116,8 @@ def placed(run: RunSpec, kind: Positions) -> RunSpec:
         changes["model.position_dim"] = model.dim
         if model.norm == "none":
             changes["model.position_gain"] = _SHORT
+        if run.protocol == "recall" and model.layers > 1:
+            changes |= _half_the_rate(run)
     if kind == "concatenated":
         changes["model.heads"] = 2 * model.heads
     elif kind == "concatenated, equal":
@@ -121,6 +125,16 @@ def placed(run: RunSpec, kind: Positions) -> RunSpec:
         changes["model.average"] = max(1, model.average // 2)
         changes["model.feedforward"] = model.feedforward // 2
     return vary(run, changes)
+
+
+def _half_the_rate(run: RunSpec) -> dict[str, float]:
+    """That of everything but feed-forwards: three layers twice as wide can collapse at the rate of ``recall``, twice
+    that of ``capacity`` (LOG.md)."""
+    optim = run.optim
+    return {
+        "optim.lr": optim.lr / 2,
+        "optim.lr_multipliers.feedforward": 2 * optim.lr_multipliers.feedforward,
+    }
 
 
 def kind_of(model: ModelSpec) -> Positions:
@@ -138,24 +152,37 @@ def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One point of the figure."""
+    """One point of the figure; ``known`` is the error on the sequences trained on, where those come again."""
 
     layers: int
     positions: str
     rank: int
     mean: Mean
+    known: float | None
     authors: float | None
 
 
 def points_of(rows: Sequence[ResultRow]) -> list[Point]:
     """Seeds averaged; in the order layers, kind, rank."""
-    means = mean_over_seeds(rows, lambda row: (row.layers, KINDS.index(_kind(row)), row.rank))
+
+    def cell(row: ResultRow) -> tuple[int, int, int]:
+        return row.layers, KINDS.index(_kind(row)), row.rank
+
+    known = mean_over_seeds([row for row in rows if row.protocol in REPEATING], cell, lambda row: row.train_min)
     points = []
-    for (layers, kind, rank), mean in means.items():
+    for (layers, kind, rank), mean in mean_over_seeds(rows, cell).items():
         same_size = (mean.row.dim, mean.row.points) == (64, 16)
         curve = published_figure("figure3").curve(layers=layers, positions=KINDS[kind]) if same_size else None
-        authors = None if curve is None else curve.at(rank)
-        points.append(Point(layers=layers, positions=KINDS[kind], rank=rank, mean=mean, authors=authors))
+        points.append(
+            Point(
+                layers=layers,
+                positions=KINDS[kind],
+                rank=rank,
+                mean=mean,
+                known=known[layers, kind, rank].error if (layers, kind, rank) in known else None,
+                authors=None if curve is None else curve.at(rank),
+            )
+        )
     return points
 
 
@@ -164,34 +191,39 @@ def _kind(row: ResultRow) -> Positions:
 
 
 def reading(points: Sequence[Point]) -> str:
-    """How much positions help below full rank, by depth: geometric means of ratios of errors."""
-    at = {(p.layers, p.positions, p.rank): p.mean.error for p in points}
+    """How much positions help below full rank, by depth: on new sequences, and on those that came again."""
     full = points[0].mean.row.dim
+    new = {(point.layers, point.positions, point.rank): point.mean.error for point in points}
+    known = {(point.layers, point.positions, point.rank): point.known for point in points if point.known is not None}
     lines = []
     for layers in sorted({point.layers for point in points}):
-        parts = []
-        for kind in KINDS[1:]:
-            ratios = [
-                at[layers, "none", rank] / error
-                for (depth, own, rank), error in at.items()
-                if (depth, own) == (layers, kind) and rank < full and (layers, "none", rank) in at
-            ]
-            if ratios:
-                product = 1.0
-                for ratio in ratios:
-                    product *= ratio
-                parts.append(f"{kind} {product ** (1 / len(ratios)):.2f}")
-        if parts:
+        if gains := _gains(new, layers, full):
             lines.append(
                 f"{depth_name(layers)}, heads of rank below {full}: error without positions over error "
-                f"with them (geometric mean): {'; '.join(parts)}."
+                f"with them (geometric mean): {gains}."
             )
+        if gains := _gains(known, layers, full):
+            lines.append(f"The same on the sequences it was trained on, as the authors measure: {gains}.")
     seen = sorted({(point.layers, point.mean.row.sequences) for point in points})
     told = "; ".join(f"{depth_name(layers)} {sequences:,}" for layers, sequences in seen)
     if any(point.authors for point in points):
         told += f"; the authors' {LATER_SEQUENCES:,} ({PAPER_SEQUENCES:,} without positions)"
     lines.append(f"Sequences in training: {told}.")
     return "\n".join(lines)
+
+
+def _gains(errors: dict[tuple[int, str, int], float], layers: int, full: int) -> str:
+    """For every kind the geometric mean over ranks of error without positions over error with them."""
+    parts = []
+    for kind in KINDS[1:]:
+        ratios = [
+            errors[layers, "none", rank] / error
+            for (depth, own, rank), error in errors.items()
+            if (depth, own) == (layers, kind) and rank < full and (layers, "none", rank) in errors
+        ]
+        if ratios:
+            parts.append(f"{kind} {geometric_mean(ratios):.2f}")
+    return "; ".join(parts)
 
 
 def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figure:
@@ -232,11 +264,14 @@ def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
     with house_style():
         figure = draw(points, trivial_errors(settings.dim, settings.points), title)
     return Reproduced(
-        columns=("layers", "positions", "rank", "error", "standard error", "seeds", "authors", "parameters"),
+        columns=(
+            *("layers", "positions", "rank", "error", "standard error", "seeds", "error on known", "authors"),
+            "parameters",
+        ),
         rows=tuple(
             (
                 *(point.layers, point.positions, point.rank, point.mean.error, point.mean.spread),
-                *(point.mean.seeds, point.authors, point.mean.row.parameters),
+                *(point.mean.seeds, point.known, point.authors, point.mean.row.parameters),
             )
             for point in points
         ),

@@ -99,16 +99,17 @@ def paper(cell: Cell, *, lr: float = 0.01) -> RunSpec:
 def capacity(cell: Cell) -> RunSpec:
     """The best training we know, so that a figure shows what heads can do and not what an optimiser found.
 
-    (Better is known for two shapes and not yet tried at others: 16 heads of rank 32, and d^3 parameters; LOG.md.)
+    (Better is known for one shape and not tried at others: 16 heads of rank 32, LOG.md.)
     Inside the fence: same dim, points, layers, heads and rank, no positions. One setting for every depth and budget
-    (but for the feed-forward, below), fresh examples at every step. What differs from ``paper``, found by measurement
-    (LOG.md has the numbers):
+    (but for several heads a direction, below), fresh examples at every step. What differs from ``paper``, found by
+    measurement (LOG.md has the numbers):
 
     - No feed-forward. Heads learn faster without, at every depth tried; at one layer little is lost (.0045 of .567 at
       dim 16), as it acts after the choice is made. A seventeenth of the parameters is left at dim 64.
     - But with a million sequences, one layer with several heads of rank 4 or more for a direction (d < H r, r < d) has
-      the paper's feed-forward, as long as that is the larger part (H r <= 1024). Its hidden units are 16 times larger
-      at the start, with biases of 0; it sees x_i; no norm stands behind it; all rates are doubled, and its own twice.
+      the paper's feed-forward. Its hidden units are 16 times larger at the start, with biases of 0; it sees x_i; no
+      norm stands behind it; all rates are doubled, and its own twice. With fewer sequences, heads that outweigh such a
+      feed-forward (H r > 1024) have no norm either, and twice the rate.
     - No residual around the last attention: the output is what the heads bring. With it, x_i is an error that W_O has
       to outgrow. Fewer than dim/rank heads leave some dimensions unanswered, where -x_i is a guess: there x_i has one
       learned weight, 0 at the start. With more heads that weight changes nothing.
@@ -119,18 +120,20 @@ def capacity(cell: Cell) -> RunSpec:
       there each scale of the rate gets as many steps ("scales"). Half the error; low rank loses by it.
     """
     heads_alone = _heads_alone(cell)
-    if cell.sequences < _MANY or not _has_use_for_feedforward(cell):
+    if not _several_heads_a_direction(cell):
         return heads_alone
+    without_norm = {"model.norm": "none", "optim.lr": 2 * heads_alone.optim.lr}
+    if cell.sequences < _MANY:
+        return heads_alone if _mostly_feedforward(cell) else vary(heads_alone, without_norm)
     steps = cell.sequences // _SMALL_BATCH
     return vary(
         heads_alone,
         {
+            **without_norm,
             "model.feedforward": _FEEDFORWARD,
             "model.feedforward_gain": _LARGE,
-            "model.norm": "none",
             "model.last_residual": None,
             "model.last_residual_start": 0.0,
-            "optim.lr": 2 * heads_alone.optim.lr,
             "optim.lr_multipliers.feedforward": 2.0,
             "optim.steps": steps,
             "optim.batch": _SMALL_BATCH,
@@ -208,13 +211,14 @@ def recall(cell: Cell) -> RunSpec:
     held-out examples it is worse than ``capacity``, in all kept cells but that of 16 heads of rank 32: what is learned
     by heart is no use there.
 
-    Where ``capacity`` may have a feed-forward, and at any budget, this one starts with large hidden units too, and has
-    no norm: .8083 and .7995 after five passes with 128 heads of rank 4. One head for a direction loses by both.
+    Where ``capacity`` may have a feed-forward and that is the larger part (H r <= 1024), this one starts with large
+    hidden units too, at any budget, and has no norm: .8083 and .7995 after five passes with 128 heads of rank 4. One
+    head for a direction loses by both.
     """
     base = _heads_alone(cell)
     different = _BATCH * _EPOCH
     steps = max(1, cell.sequences // _SMALL_BATCH)
-    large = _has_use_for_feedforward(cell)
+    large = _several_heads_a_direction(cell) and _mostly_feedforward(cell)
     return vary(
         base,
         {
@@ -233,11 +237,15 @@ def recall(cell: Cell) -> RunSpec:
     )
 
 
-def _has_use_for_feedforward(cell: Cell) -> bool:
-    """One layer, several heads of a low rank for a direction, and fewer weights in them (4 d H r) than in the paper's
-    feed-forward (2 d 2048). Below rank 4 it is no gain."""
-    several = cell.dim < cell.heads * cell.rank <= _FEEDFORWARD // 2
-    return cell.layers == 1 and 4 <= cell.rank < cell.dim and several
+def _several_heads_a_direction(cell: Cell) -> bool:
+    """One layer with more heads of a low rank than one for a direction. Below rank 4 nothing was gained by what is done
+    for them."""
+    return cell.layers == 1 and 4 <= cell.rank < cell.dim < cell.heads * cell.rank
+
+
+def _mostly_feedforward(cell: Cell) -> bool:
+    """No more weights in the heads (4 d H r) than in the paper's feed-forward (2 d 2048)."""
+    return 2 * cell.heads * cell.rank <= _FEEDFORWARD
 
 
 def _batch(cell: Cell) -> int:
