@@ -107,6 +107,9 @@ def test_what_is_known_by_heart_is_read_apart_where_sequences_come_again():
     first, second, _ = reading(points).split("\n")
     assert first.endswith("(geometric mean): concatenated 2.00.")
     assert second == "The same on the sequences it was trained on, as the authors measure: concatenated 3.00."
+    handles, labels = draw(points, {}, "title").axes[0].get_legend_handles_labels()
+    open_markers = dict(zip(labels, handles, strict=True))["concatenated: trained on"]
+    assert (list(open_markers.get_ydata()), open_markers.get_markerfacecolor()) == ([0.1], "white")
     assert {point.known for point in points_of(rows("smoke", lambda run: 0.5))} == {None}
 
 

@@ -227,34 +227,43 @@ def _gains(errors: dict[tuple[int, str, int], float], layers: int, full: int) ->
 
 
 def draw(points: Sequence[Point], levels: dict[str, float], title: str) -> Figure:
-    """One panel a depth, one line a kind."""
+    """One panel a depth, one line a kind; open markers are on the sequences trained on, where those come again."""
     depths = sorted({point.layers for point in points})
     figure = new_figure(4.2 * len(depths) + 1.6, 3.8)
     panels = figure.subplots(1, len(depths), squeeze=False, sharey=True)[0]
     for axes, layers in zip(panels, depths, strict=True):
         own = [point for point in points if point.layers == layers]
-        lines = [(kind, [point for point in own if point.positions == kind]) for kind in KINDS]
-        draw_series(
-            axes,
-            [
-                Series(
-                    label=kind,
-                    x=[point.rank for point in line],
-                    y=[point.mean.error for point in line],
-                    spread=[point.mean.spread for point in line],
-                    style={"color": COLOURS[KINDS.index(kind)], "marker": MARKERS[KINDS.index(kind)]},
-                    published={point.rank: point.authors for point in line if point.authors is not None},
-                )
-                for kind, line in lines
-                if line
-            ],
-        )
+        draw_series(axes, [series for kind in KINDS for series in _lines(own, kind)])
         draw_levels(axes, levels)
         ranks = sorted({point.rank for point in own})
         rank_axes(axes, ranks, depth_name(layers))
     share_legend(figure, panels)
     figure.suptitle(title, fontsize=11)
     return figure
+
+
+def _lines(points: Sequence[Point], kind: Positions) -> list[Series]:
+    """The errors of one kind on new sequences, and where they are known those on the sequences trained on."""
+    own = [point for point in points if point.positions == kind]
+    known = {point.rank: point.known for point in own if point.known is not None}
+    look = {"color": COLOURS[KINDS.index(kind)], "marker": MARKERS[KINDS.index(kind)]}
+    lines = [
+        Series(
+            label=kind,
+            x=[point.rank for point in own],
+            y=[point.mean.error for point in own],
+            spread=[point.mean.spread for point in own],
+            style=look,
+            published={point.rank: point.authors for point in own if point.authors is not None},
+        ),
+        Series(
+            label=f"{kind}: trained on",
+            x=list(known),
+            y=list(known.values()),
+            style=look | {"markerfacecolor": "white", "linestyle": "--"},
+        ),
+    ]
+    return [line for line in lines if line.x]
 
 
 def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
