@@ -153,6 +153,7 @@ def test_wide_has_the_heads_of_the_figure_and_at_most_the_papers_parameters(laye
     shape = cell(layers=layers, heads=heads_for_budget(64, rank, exponent), rank=rank, sequences=640_000)
     ours, base = wide(shape), capacity(shape)
     assert ours.model.parameters() <= paper(shape).model.parameters()
+    assert ours.model.norm == "none"
     assert vary(ours, {"model.value_rank": None, "model.norm": base.model.norm}).model == base.model
     assert (ours.protocol, ours.task) == ("wide", base.task)
     assert ours.optim == vary(base, {"optim.lr": 0.0025}).optim
