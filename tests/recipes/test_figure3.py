@@ -110,7 +110,11 @@ def test_what_is_known_by_heart_is_read_apart_where_sequences_come_again():
     handles, labels = draw(points, {}, "title").axes[0].get_legend_handles_labels()
     open_markers = dict(zip(labels, handles, strict=True))["concatenated: trained on"]
     assert (list(open_markers.get_ydata()), open_markers.get_markerfacecolor()) == ([0.1], "white")
-    assert {point.known for point in points_of(rows("smoke", lambda run: 0.5))} == {None}
+    fresh = points_of(rows("laptop", lambda run: 0.5))
+    once = points_of(rows("laptop", lambda run: 0.5, protocol="recall", sequences=51_199))
+    twice = points_of(rows("laptop", lambda run: 0.5, protocol="recall", sequences=51_200))
+    assert {point.known for point in (*fresh, *once)} == {None}
+    assert {point.known for point in twice} == {0.5}
 
 
 def test_recall_of_several_layers_twice_as_wide_has_half_the_rate_but_for_the_feedforward():

@@ -37,7 +37,7 @@ from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import COLOURS, MARKERS, house_style, new_figure, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series, rank_axes, share_legend
 from rankwise.spec import ModelSpec, RunSpec, SweepSpec, heads_for_budget, vary
-from rankwise.train.protocols import PAPER_SEQUENCES, Cell
+from rankwise.train.protocols import PAPER_SEQUENCES, PASS, Cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -168,7 +168,8 @@ def points_of(rows: Sequence[ResultRow]) -> list[Point]:
     def cell(row: ResultRow) -> tuple[int, int, int]:
         return row.layers, KINDS.index(_kind(row)), row.rank
 
-    known = mean_over_seeds([row for row in rows if row.protocol in REPEATING], cell, lambda row: row.train_min)
+    again = [row for row in rows if row.protocol in REPEATING and row.sequences >= 2 * PASS]
+    known = mean_over_seeds(again, cell, lambda row: row.train_min)
     points = []
     for (layers, kind, rank), mean in mean_over_seeds(rows, cell).items():
         same_size = (mean.row.dim, mean.row.points) == (64, 16)

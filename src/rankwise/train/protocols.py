@@ -16,6 +16,9 @@ PAPER_SEQUENCES = 25_600_000
 
 _BATCH = 256
 _EPOCH = 100
+PASS = _BATCH * _EPOCH
+"""The different sequences of ``paper`` and ``recall``, all of which come again in every epoch."""
+
 _SMALL_BATCH = 64
 _MANY = 1_000_000
 _FEEDFORWARD = 2048
@@ -64,10 +67,10 @@ def paper(cell: Cell, *, lr: float = 0.01) -> RunSpec:
             f"dim = {cell.dim} and a multiple of dim/rank heads, got rank = {cell.rank} with {cell.heads} heads; "
             f"use the protocol 'capacity' for free shapes"
         )
-    epochs = cell.sequences // (_BATCH * _EPOCH)
+    epochs = cell.sequences // PASS
     if epochs == 0:
         raise InvalidInputError(
-            f"sequences: expected at least one epoch of {_BATCH * _EPOCH:,} with the paper's protocol, "
+            f"sequences: expected at least one epoch of {PASS:,} with the paper's protocol, "
             f"got {cell.sequences:,}; use the protocol 'capacity' or 'recall' for less"
         )
     return RunSpec(
@@ -88,7 +91,7 @@ def paper(cell: Cell, *, lr: float = 0.01) -> RunSpec:
             lr=lr,
             steps=_EPOCH * epochs,
             batch=_BATCH,
-            examples=_BATCH * _EPOCH,
+            examples=PASS,
             schedule="paper",
             warmup=_EPOCH * (epochs // 20),
             epoch_steps=_EPOCH,
@@ -216,7 +219,6 @@ def recall(cell: Cell) -> RunSpec:
     head for a direction loses by both.
     """
     base = _heads_alone(cell)
-    different = _BATCH * _EPOCH
     steps = max(1, cell.sequences // _SMALL_BATCH)
     large = _several_heads_a_direction(cell) and _mostly_feedforward(cell)
     return vary(
@@ -230,9 +232,9 @@ def recall(cell: Cell) -> RunSpec:
             "optim.lr_multipliers.feedforward": 1.0 if large else 0.4,
             "optim.steps": steps,
             "optim.batch": _SMALL_BATCH,
-            "optim.examples": different,
+            "optim.examples": PASS,
             "optim.warmup": min(100, steps // 10),
-            "optim.epoch_steps": different // _SMALL_BATCH,
+            "optim.epoch_steps": PASS // _SMALL_BATCH,
         },
     )
 
