@@ -176,11 +176,13 @@ def test_wide_values_answer_in_all_dimensions_where_those_of_capacity_do_not():
     assert (few.value_rank, few.last_residual, few.last_residual_start) == (2056, None, 0.0)
 
 
-@pytest.mark.parametrize(("heads", "rank"), [(1, 64), (8, 8), (512, 1)])
+@pytest.mark.parametrize(("heads", "rank"), [(1, 64), (8, 8), (512, 1), (512, 8)])
 def test_recall_is_capacity_on_the_papers_training_set(heads, rank):
-    """An epoch of both is one pass over as many sequences, so that ``train_min`` is one statistic."""
+    """An epoch of both is one pass over as many sequences, so that ``train_min`` is one statistic. Heads of d^3
+    parameters are to it what one head a direction is to ``capacity``."""
     shape = cell(heads=heads, rank=rank, sequences=1_280_000)
-    ours, base, authors = recall(shape), capacity(shape), paper(shape)
+    base = vary(capacity(replace(shape, heads=64 // rank)), {"model.heads": heads})
+    ours, authors = recall(shape), paper(shape)
     assert ours.optim.examples == authors.optim.examples
     assert ours.optim.epoch_steps * ours.optim.batch == authors.optim.epoch_steps * authors.optim.batch == 25_600
     assert ours.optim.steps * ours.optim.batch == 1_280_000

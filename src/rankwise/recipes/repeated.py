@@ -25,7 +25,7 @@ from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import COLOURS, house_style, new_figure, save_figure
 from rankwise.report.panels import Series, draw_levels, draw_series, rank_axes, share_legend
 from rankwise.spec import RunSpec, SweepSpec, vary
-from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity, paper
+from rankwise.train.protocols import PAPER_SEQUENCES, PASS, Cell, capacity, paper
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,7 +67,7 @@ PRESETS: dict[str, Settings] = {
         dim=64,
         points=16,
         layers=(1, 3),
-        different=(25_600,),
+        different=(PASS,),
         sequences=PAPER_SEQUENCES,
         feedforward=2048,
         lr=0.01,
