@@ -5,7 +5,7 @@ import torch
 
 from rankwise.errors import InvalidInputError
 from rankwise.nn.attention import MultiheadAttention
-from rankwise.nn.head_starts import SHARPNESS, start_farthest
+from rankwise.nn.head_starts import SHARPNESS, start_farthest, start_shared_values
 from rankwise.nn.transformer import Transformer
 from rankwise.spec import ModelSpec
 from rankwise.tasks import FarthestNeighbor
@@ -79,6 +79,68 @@ def test_narrow_types_start_so_too_up_to_their_rounding(dtype):
     layer, exact = started(4, 4, dtype=dtype), started(4, 4)
     for name, weight in layer.named_parameters():
         assert torch.equal(weight, exact.get_parameter(name).to(dtype)), name
+
+
+def sharing(heads, rank, *, dim=16, **fields):
+    torch.manual_seed(0)
+    layer = MultiheadAttention(dim, heads, rank, temperature="learned", **fields)
+    random = {name: weight.clone() for name, weight in layer.named_parameters()}
+    start_shared_values(layer)
+    return layer, random
+
+
+@pytest.mark.parametrize(
+    ("heads", "rank", "share"), [(32, 4, 4 / 7), (16, 8, 2 / 7), (128, 1, 8 / 7), (32, 16, 1 / 31)]
+)
+def test_heads_of_a_group_bring_the_same_coordinates_and_the_last_takes_them_away(heads, rank, share):
+    layer, _ = sharing(heads, rank)
+    moved = [layer.ov(head).dense() for head in range(heads)]
+    groups = 16 // rank
+    together = torch.zeros(16, 16)
+    for group in range(groups):
+        *votes, last = range(group, heads, groups)
+        projection = moved[votes[0]] / share
+        torch.testing.assert_close(projection @ projection, projection, atol=1e-5, rtol=0)
+        together += projection
+        for head in votes:
+            torch.testing.assert_close(moved[head], moved[votes[0]])
+        torch.testing.assert_close(moved[last], -len(votes) * moved[votes[0]])
+    torch.testing.assert_close(together, torch.eye(16), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("heads", "rank"), [(32, 4), (3, 5), (2, 24)])
+def test_groups_leave_queries_keys_and_temperatures_as_they_were(heads, rank):
+    layer, random = sharing(heads, rank)
+    for name, weight in layer.named_parameters():
+        assert torch.equal(weight, random[name]) == (name not in ("v_weight", "o_weight")), name
+
+
+@pytest.mark.parametrize(("heads", "rank", "answered"), [(4, 4, 16), (3, 5, 15), (1, 4, 4), (1, 16, 16)])
+def test_a_head_without_a_group_brings_its_coordinates_once(heads, rank, answered):
+    layer, _ = sharing(heads, rank)
+    moved = sum(layer.ov(head).dense() for head in range(heads))
+    torch.testing.assert_close(moved @ moved, moved, atol=1e-5, rtol=0)
+    assert moved.trace().item() == pytest.approx(answered, rel=1e-4)
+
+
+def test_points_equal_to_each_other_get_no_answer_from_groups():
+    """What votes for anyone bring is taken away: one point in all places leaves nothing to vote on."""
+    layer, _ = sharing(32, 4)
+    point = torch.nn.functional.normalize(torch.randn(1, 1, 16), dim=-1).expand(2, 8, 16)
+    torch.testing.assert_close(layer(point), torch.zeros(2, 8, 16), atol=1e-5, rtol=0)
+
+
+def test_the_last_layer_starts_in_groups_if_the_spec_says_so():
+    torch.manual_seed(0)
+    spec = ModelSpec(dim=16, layers=2, heads=32, rank=4, temperature="learned", head_init="shared")
+    first, last = Transformer(spec).attention_layers()
+    together = [sum(layer.ov(head).dense() for head in range(32)).abs().max() for layer in (first, last)]
+    assert together[1] < 1e-5 < 0.1 < together[0]
+
+
+def test_groups_need_a_key_head_for_every_head():
+    with pytest.raises(InvalidInputError, match="layer: expected as many key heads as heads"):
+        start_shared_values(MultiheadAttention(16, 4, 4, kv_heads=2))
 
 
 def test_heads_that_cannot_start_so_are_refused():

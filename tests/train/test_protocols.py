@@ -109,7 +109,8 @@ def test_capacity_stays_inside_its_fence(layers, heads, rank):
         ({"heads": 8, "rank": 8}, 0),
         ({"heads": 512, "rank": 8}, 2048),
         ({"heads": 128, "rank": 4}, 2048),
-        ({"heads": 256, "rank": 2}, 0),
+        ({"heads": 256, "rank": 2}, 2048),
+        ({"heads": 255, "rank": 2}, 0),
         ({"heads": 8, "rank": 64}, 0),
         ({"heads": 64, "rank": 8, "layers": 3}, 0),
         ({"heads": 64, "rank": 8, "sequences": 999_999}, 0),
@@ -126,6 +127,22 @@ def test_capacity_of_a_small_budget_leaves_only_many_heads_without_norm(heads, r
     run = capacity(cell(heads=heads, rank=rank, sequences=640_000))
     assert (run.model.norm, run.model.feedforward) == (norm, 0)
     assert run.optim.lr == (0.005 if norm == "none" else 0.0025)
+
+
+@pytest.mark.parametrize(
+    ("changes", "start"),
+    [
+        ({"heads": 64, "rank": 8}, "shared"),
+        ({"heads": 512, "rank": 1}, "shared"),
+        ({"heads": 128, "rank": 32}, "shared"),
+        ({"heads": 63, "rank": 8}, None),
+        ({"heads": 8, "rank": 64}, None),
+        ({"heads": 64, "rank": 8, "layers": 3}, None),
+        ({"heads": 64, "rank": 8, "sequences": 999_999}, None),
+    ],
+)
+def test_capacity_starts_eight_heads_of_low_rank_a_direction_in_groups(changes, start):
+    assert capacity(cell(**{"sequences": 1_280_000} | changes)).model.head_init == start
 
 
 def test_capacity_starts_at_the_length_of_the_targets():
@@ -176,7 +193,7 @@ def test_wide_values_answer_in_all_dimensions_where_those_of_capacity_do_not():
     assert (few.value_rank, few.last_residual, few.last_residual_start) == (2056, None, 0.0)
 
 
-@pytest.mark.parametrize(("heads", "rank"), [(1, 64), (8, 8), (512, 1), (512, 8)])
+@pytest.mark.parametrize(("heads", "rank"), [(1, 64), (8, 8), (64, 1), (512, 8)])
 def test_recall_is_capacity_on_the_papers_training_set(heads, rank):
     """An epoch of both is one pass over as many sequences, so that ``train_min`` is one statistic. Heads of d^3
     parameters are to it what one head a direction is to ``capacity``."""
@@ -189,6 +206,14 @@ def test_recall_is_capacity_on_the_papers_training_set(heads, rank):
     assert vary(ours, {"model.feedforward": 0}).model == base.model
     assert ours.model.feedforward == authors.model.feedforward
     assert (ours.protocol, ours.task, ours.optim.schedule) == ("recall", base.task, base.optim.schedule)
+
+
+@pytest.mark.parametrize(("heads", "rank"), [(512, 1), (64, 8), (16, 32)])
+def test_recall_trains_the_model_of_capacity_where_that_starts_in_groups(heads, rank):
+    shape = cell(heads=heads, rank=rank, sequences=1_280_000)
+    assert recall(shape).model == capacity(shape).model
+    assert recall(shape).model.head_init == "shared"
+    assert recall(replace(shape, sequences=999_999)).model.head_init is None
 
 
 def test_recall_has_large_hidden_units_and_no_norm_where_several_heads_weigh_no_more_than_a_feedforward():

@@ -49,6 +49,37 @@ def start_farthest(layer: MultiheadAttention, length: float = 1.0) -> None:
     layer.log_beta.fill_(math.log(SHARPNESS * math.sqrt(D * R) / (row * length) ** 2))
 
 
+@torch.no_grad()
+def start_shared_values(layer: MultiheadAttention) -> None:
+    """Start ``layer`` as groups of heads that answer the same coordinates; queries and keys stay random.
+
+    An orthonormal basis is cut into blocks of V directions, and the heads are dealt to them. With b the coordinates of
+    a block and a_h(i, j) the weights of its g heads, what they bring together starts as ::
+
+        u = m ( mean over h < g of  sum_j a_h(i, j) b(x_j)  -  sum_j a_g(i, j) b(x_j) ),    m = min(g, D / R)
+
+    g - 1 heads vote, and the last one takes away what votes for anyone would bring. Where votes agree u is long, where
+    they do not it is short: that is what a feed-forward sees of it, in the few coordinates of a block. Trained layers
+    with several heads for a direction come to such groups by themselves, late (LOG.md). Nothing here knows the task.
+    """
+    spec = layer.spec
+    if spec.key_heads != spec.heads or spec.source_dim != spec.dim:
+        raise InvalidInputError(f"layer: expected as many key heads as heads and one dim, got {layer.extra_repr()}")
+    D, H, R, V = spec.dim, spec.heads, spec.rank, spec.value_dim
+    row = math.sqrt(0.5)
+    basis = _orthonormal(D, D, layer.v_weight)
+    blocks = math.ceil(D / V)
+    for block in range(min(blocks, H)):
+        *votes, last = range(block, H, blocks)
+        size = min(len(votes) + 1, D / R)
+        shares = {head: size / len(votes) for head in votes} | {last: -size if votes else 1.0}
+        rows = torch.arange(block * V, (block + 1) * V, device=basis.device)
+        directions = basis[rows % D]
+        for head, share in shares.items():
+            layer.v_weight[head] = row * directions
+            layer.o_weight[head] = (rows < D)[:, None] * (share / row) * directions
+
+
 def _orthonormal(rows: int, columns: int, like: Tensor) -> Tensor:
     # no QR exists for types narrower than float32
     dtype = torch.promote_types(like.dtype, torch.float32)

@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.nn.attention import MultiheadAttention
 from rankwise.nn.feedforward import FeedForward
-from rankwise.nn.head_starts import start_farthest
+from rankwise.nn.head_starts import start_farthest, start_shared_values
 from rankwise.nn.latent import LatentAttention
 from rankwise.nn.norms import build_norm
 from rankwise.spec import ModelSpec
@@ -176,10 +176,13 @@ class Transformer(nn.Module):
             for block in self.blocks[1:]:
                 block.load_state_dict(block.state_dict() | first)
         *earlier, last = self.attention_layers()
-        if self.spec.head_init == "farthest":
+        if self.spec.head_init is not None:
             assert isinstance(last, MultiheadAttention)  # the spec has seen to it
-            normed = self.spec.norm == "rms" and (self.spec.norm_place == "pre" or self.spec.layers > 1)
-            start_farthest(last, self.spec.width**0.5 if normed else 1.0)
+            if self.spec.head_init == "shared":
+                start_shared_values(last)
+            else:
+                normed = self.spec.norm == "rms" and (self.spec.norm_place == "pre" or self.spec.layers > 1)
+                start_farthest(last, self.spec.width**0.5 if normed else 1.0)
         if self.spec.output_gain is not None:
             _output_weight(last).mul_(self.spec.output_gain)
         feedforwards = [module for module in self.modules() if isinstance(module, FeedForward)]

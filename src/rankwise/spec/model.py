@@ -35,7 +35,8 @@ class ModelSpec:
     ``final_gain * sqrt(width)``, so dim**-0.5 starts at the length of unit targets.
     ``head_init`` "farthest" starts the last layer's heads as searches for the farthest point in a random subspace of
     ``rank`` dimensions (``nn.head_starts``) instead of at random: a start that knows the task, to be named with any
-    number that comes from it.
+    number that comes from it. "shared" leaves their queries and keys random, and lets heads start in groups that
+    bring the same coordinates.
 
     ``generalized`` replaces the transformer by ``GeneralizedHeads`` (scaled-identity values) with a pooled
     ``AdditiveScore`` of that width, the form the lower bound is about: one bare layer, nothing else.
@@ -75,7 +76,7 @@ class ModelSpec:
     branch_gain: float | None = None
     feedforward_gain: float | None = None
     final_gain: float | None = None
-    head_init: Literal["farthest"] | None = None
+    head_init: Literal["farthest", "shared"] | None = None
     generalized: int | None = None
     kv_lora_rank: int | None = None
     rope_head_dim: int | None = None
@@ -142,7 +143,7 @@ class ModelSpec:
     def _check_head_init(self) -> None:
         if self.head_init is None:
             return
-        require_choice("head_init", self.head_init, ("farthest",))
+        require_choice("head_init", self.head_init, ("farthest", "shared"))
         if self.temperature != "learned" or self.kv_heads not in (None, self.heads) or self.kv_lora_rank is not None:
             raise InvalidInputError(
                 f"head_init: expected a learned temperature, as many key heads as heads and no latent keys with "

@@ -23,6 +23,9 @@ _SMALL_BATCH = 64
 _MANY = 1_000_000
 _FEEDFORWARD = 2048
 _LARGE = 16.0
+_VOTERS = 8
+_SEEING_ITSELF: dict[str, object] = {"model.last_residual": None, "model.last_residual_start": 0.0}
+_IN_GROUPS: dict[str, object] = {"model.head_init": "shared", **_SEEING_ITSELF}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,11 +126,13 @@ def capacity(cell: Cell) -> RunSpec:
       there each scale of the rate gets as many steps ("scales"). Half the error; low rank loses by it.
     """
     heads_alone = _heads_alone(cell)
-    if not _several_heads_a_direction(cell):
-        return heads_alone
     without_norm = {"model.norm": "none", "optim.lr": 2 * heads_alone.optim.lr}
     if cell.sequences < _MANY:
-        return heads_alone if _mostly_feedforward(cell) else vary(heads_alone, without_norm)
+        outweigh = _several_heads_a_direction(cell) and not _mostly_feedforward(cell)
+        return vary(heads_alone, without_norm) if outweigh else heads_alone
+    votes = _enough_to_vote(cell)
+    if not votes and not _several_heads_a_direction(cell):
+        return heads_alone
     steps = cell.sequences // _SMALL_BATCH
     return vary(
         heads_alone,
@@ -135,8 +140,7 @@ def capacity(cell: Cell) -> RunSpec:
             **without_norm,
             "model.feedforward": _FEEDFORWARD,
             "model.feedforward_gain": _LARGE,
-            "model.last_residual": None,
-            "model.last_residual_start": 0.0,
+            **(_IN_GROUPS if votes else _SEEING_ITSELF),
             "optim.lr_multipliers.feedforward": 2.0,
             "optim.steps": steps,
             "optim.batch": _SMALL_BATCH,
@@ -220,13 +224,15 @@ def recall(cell: Cell) -> RunSpec:
     """
     base = _heads_alone(cell)
     steps = max(1, cell.sequences // _SMALL_BATCH)
-    large = _several_heads_a_direction(cell) and _mostly_feedforward(cell)
+    votes = cell.sequences >= _MANY and _enough_to_vote(cell)
+    large = (votes or _several_heads_a_direction(cell)) and _mostly_feedforward(cell)
     return vary(
         base,
         {
             "protocol": "recall",
             "model.feedforward": _FEEDFORWARD,
             **({"model.norm": "none", "model.feedforward_gain": _LARGE} if large else {}),
+            **(_IN_GROUPS if votes and large else {}),
             "optim.lr": 2 * base.optim.lr,
             "optim.betas": (0.9, 0.99),
             "optim.lr_multipliers.feedforward": 1.0 if large else 0.4,
@@ -243,6 +249,11 @@ def _several_heads_a_direction(cell: Cell) -> bool:
     """One layer with more heads of a low rank than one for a direction. Below rank 4 nothing was gained by what is done
     for them."""
     return cell.layers == 1 and 4 <= cell.rank < cell.dim < cell.heads * cell.rank
+
+
+def _enough_to_vote(cell: Cell) -> bool:
+    """One layer with at least eight heads of a low rank for a direction, the fewest for which it was measured."""
+    return cell.layers == 1 and cell.rank < cell.dim and cell.heads * cell.rank >= _VOTERS * cell.dim
 
 
 def _mostly_feedforward(cell: Cell) -> bool:
