@@ -237,6 +237,28 @@ def test_other_data_has_its_own_picture_and_no_picture_mixes_data(tmp_path):
     assert "## cliff, smoke, my_mnist" in parts["cliff-smoke-my_mnist"]
 
 
+def test_another_protocol_has_its_own_picture_and_leaves_the_first_as_it_is(tmp_path):
+    whole = cliff.sweep("smoke")
+    recalled = SweepSpec(name="s", runs=tuple(vary(run, {"protocol": "recall"}) for run in whole.expand()))
+    keep("cliff", "smoke", cliff, whole, whole, rows(whole), tmp_path, WHERE)
+    before = (tmp_path / "cliff-smoke.png").read_bytes(), split_parts((tmp_path / "README.md").read_text())[1]
+    how = replace(WHERE, command="rankwise reproduce cliff --protocol recall")
+    keep("cliff", "smoke", cliff, whole, recalled, rows(recalled, 0.25), tmp_path, how)
+    draw_again("cliff", "smoke", cliff, whole, recalled, tmp_path)
+    _, parts = split_parts((tmp_path / "README.md").read_text())
+    assert "--protocol recall" in parts.pop("cliff-smoke-recall")
+    assert ((tmp_path / "cliff-smoke.png").read_bytes(), parts) == before
+    assert (tmp_path / "cliff-smoke-recall.png").exists()
+
+
+def test_a_figure_that_compares_protocols_has_one_picture_of_all(tmp_path):
+    for protocol in ("capacity", "recall"):
+        asked = figure1.sweep("smoke", protocol=protocol)
+        new = rows_of("figure1", asked, lambda run: 0.5)
+        keep("figure1", "smoke", figure1, figure1.sweep("smoke"), asked, new, tmp_path, WHERE)
+    assert {path.stem for path in tmp_path.iterdir()} == {"figure1-smoke", "figure1", "README"}
+
+
 def test_a_kept_table_is_drawn_again_and_how_it_came_stays(tmp_path):
     sweep = cliff.sweep("smoke")
     keep("cliff", "smoke", cliff, sweep, sweep, rows(sweep), tmp_path, WHERE)

@@ -56,14 +56,15 @@ def keep(
     """Merge ``rows`` into ``directory``, draw the preset's picture from what is there, and say so in the README.
 
     ``rows`` are of the sweep that was ``asked`` for; what is kept of the ``whole`` preset belongs into the picture too.
-    A picture of other ``data`` than the preset's has its own name, and no picture mixes data.
+    A picture of other ``data`` than the preset's has its own name, and no picture mixes data. So has one of another
+    protocol, where the figure does not show protocols beside each other.
     """
     table = directory / f"{figure}.csv"
     before = read_rows(table) if table.exists() else []
     merged = merge(before, rows, recipe.KEYS, asked)
     write_rows(merged, table)
     drawn = _drawn(recipe, merged, whole, asked, rows)
-    name = _name(figure, preset, data)
+    name = _name(figure, preset, recipe, whole, asked, data)
     done = recipe.present(preset, drawn, directory / name)
     readme = directory / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.exists() else _HEAD
@@ -93,7 +94,7 @@ def draw_again(
     rows = [row for row in kept if row.run_id in ids] or older
     if not rows:
         raise InvalidInputError(f"--no-train --keep: expected runs of {figure} ({preset}) in {table}, got none")
-    name = _name(figure, preset, data)
+    name = _name(figure, preset, recipe, whole, asked, data)
     done = recipe.present(preset, _drawn(recipe, kept, whole, asked, rows), directory / name)
     readme = directory / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.exists() else _HEAD
@@ -111,12 +112,22 @@ def _drawn(
 ) -> list[ResultRow]:
     """The ``kept`` rows that belong into one picture with ``rows``."""
     same = {row.extra.get("data") for row in rows}
-    found = rows_of_picture(kept, asked, whole, recipe.KEYS, compared=getattr(recipe, "COMPARED", ()))
+    found = rows_of_picture(kept, asked, whole, recipe.KEYS, compared=_compared(recipe))
     return [row for row in found if row.extra.get("data") in same]
 
 
-def _name(figure: str, preset: str, data: str | None) -> str:
-    return f"{figure}-{preset}" if data is None else f"{figure}-{preset}-{_word(data)}"
+def _name(figure: str, preset: str, recipe: TrainedRecipe, whole: SweepSpec, asked: SweepSpec, data: str | None) -> str:
+    others = set() if _compared(recipe) else _protocols(asked) - _protocols(whole)
+    return "-".join([figure, preset, *([] if data is None else [_word(data)]), *sorted(others)])
+
+
+def _compared(recipe: TrainedRecipe) -> Sequence[str]:
+    compared: Sequence[str] = getattr(recipe, "COMPARED", ())
+    return compared
+
+
+def _protocols(sweep: SweepSpec) -> set[str]:
+    return {run.protocol for run in sweep.expand()}
 
 
 def _listed(reading: str) -> str:

@@ -105,7 +105,6 @@ def paper(cell: Cell, *, lr: float = 0.01) -> RunSpec:
 def capacity(cell: Cell) -> RunSpec:
     """The best training we know, so that a figure shows what heads can do and not what an optimiser found.
 
-    (Better is known for one shape and not tried at others: 16 heads of rank 32, LOG.md.)
     Inside the fence: same dim, points, layers, heads and rank, no positions. One setting for every depth and budget
     (but for several heads a direction, below), fresh examples at every step. What differs from ``paper``, found by
     measurement (LOG.md has the numbers):
@@ -116,6 +115,9 @@ def capacity(cell: Cell) -> RunSpec:
       the paper's feed-forward. Its hidden units are 16 times larger at the start, with biases of 0; it sees x_i; no
       norm stands behind it; all rates are doubled, and its own twice. With fewer sequences, heads that outweigh such a
       feed-forward (H r > 1024) have no norm either, and twice the rate.
+    - Eight such heads for a direction, of any rank below d, start in groups that bring the same coordinates, with one
+      head against each (``nn.head_starts``): votes, which the feed-forward can count. From random values they come to
+      that late or not at all.
     - No residual around the last attention: the output is what the heads bring. With it, x_i is an error that W_O has
       to outgrow. Fewer than dim/rank heads leave some dimensions unanswered, where -x_i is a guess: there x_i has one
       learned weight, 0 at the start. With more heads that weight changes nothing.
@@ -220,7 +222,8 @@ def recall(cell: Cell) -> RunSpec:
 
     Where ``capacity`` may have a feed-forward and that is the larger part (H r <= 1024), this one starts with large
     hidden units too, at any budget, and has no norm: .8083 and .7995 after five passes with 128 heads of rank 4. One
-    head for a direction loses by both.
+    head for a direction loses by both. Where ``capacity`` starts heads in groups and the feed-forward is the larger
+    part, this one trains the same model.
     """
     base = _heads_alone(cell)
     steps = max(1, cell.sequences // _SMALL_BATCH)
