@@ -162,7 +162,7 @@ def test_the_authors_curve_is_drawn_whole_where_only_some_ranks_were_trained():
 
 
 def labels_of(axes):
-    return [text.get_text() for text in axes.get_legend().get_texts()]
+    return axes.get_legend_handles_labels()[1]
 
 
 def test_the_papers_protocol_has_a_line_for_what_it_knows_by_heart():
@@ -182,6 +182,34 @@ def test_the_papers_protocol_has_a_line_for_what_it_knows_by_heart():
     (heart,) = figure1_points.by_heart(found)
     assert "by up to 0.16 (rank 16, 1 layer: 0.34 against 0.5)" in heart
     assert figure1_points.by_heart([point for point in found if point.protocol == "capacity"]) == []
+
+
+def test_panels_of_what_is_known_share_one_legend_that_hides_no_curve():
+    runs = [run for protocol in ("capacity", "paper") for run in figure1.sweep("smoke", protocol=protocol).expand()]
+    figure = draw(points((run, 0.5) for run in runs), {}, "title")
+    *_, known = figure.subfigs
+    assert all(axes.get_legend() is None for axes in known.axes)
+    (legend,) = known.legends
+    assert [text.get_text() for text in legend.get_texts()] == labels_of(known.axes[0])
+    figure.draw_without_rendering()
+    top = legend.get_window_extent().y1
+    assert all(axes.get_tightbbox().y0 > top for axes in known.axes)
+
+
+@pytest.mark.parametrize(("first", "last", "side"), [(0.8, 0.69, "left"), (0.72, 0.4, "right"), (0.8, 0.6, "left")])
+def test_linear_scores_are_named_where_curves_leave_room(first, last, side):
+    errors = {1: first, 32: last}
+    runs = [
+        run
+        for protocol in ("wide", "recall")
+        for run in figure1.sweep("paper", protocol=protocol, pieces=(1,), ranks=(1, 32)).expand()
+    ]
+    found = [
+        replace(point, training=point.error, authors=None)
+        for point in points((run, errors[run.model.rank]) for run in runs)
+    ]
+    (label,) = draw(found, {}, "title", linear_scores=0.694).axes[-1].texts
+    assert label.get_horizontalalignment() == side
 
 
 def test_recall_has_its_own_panel_and_stands_beside_the_authors_with_its_training_error():

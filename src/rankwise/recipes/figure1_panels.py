@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rankwise.recipes.cells import REPEATING, depth_name
 from rankwise.recipes.figure1_points import EXPONENTS, Point, published_curve
 from rankwise.report.figures import COLOURS, MARKERS, new_figure
-from rankwise.report.panels import Series, draw_levels, draw_series, rank_axes
+from rankwise.report.panels import Series, draw_levels, draw_series, rank_axes, share_legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,10 +40,12 @@ def draw(
     for axes, layers in zip(parts[0].subplots(1, len(depths), squeeze=False, sharey=True)[0], depths, strict=True):
         draw_panel(axes, [point for point in points if point.layers == layers], levels)
     if curves:
-        for axes, curve in zip(parts[1].subplots(1, len(curves), squeeze=False)[0], curves, strict=True):
+        below = parts[1].subplots(1, len(curves), squeeze=False)[0]
+        for axes, curve in zip(below, curves, strict=True):
             draw_known(axes, curve)
             if linear_scores is not None and any(point.protocol == "wide" for point in curve):
-                draw_levels(axes, {"linear scores": linear_scores})
+                draw_levels(axes, {"linear scores": linear_scores}, side=_free_side(curve, linear_scores))
+        share_legend(parts[1], below, columns_below=2 * columns)
     parts[0].suptitle(title, fontsize=11)
     return figure
 
@@ -112,7 +114,18 @@ def draw_known(axes: Axes, points: Sequence[Point]) -> None:
     title = f"{depth_name(layers)}, $d^{{{1 + exponent:g}}}$ parameters: learned or known by heart"
     rank_axes(axes, sorted({point.rank for point in points}), title)
     axes.set_yscale("linear")
-    axes.legend(fontsize=7)
+
+
+def _free_side(points: Sequence[Point], level: float) -> Literal["left", "right"]:
+    """Where the curves of a panel end farther from ``level``."""
+
+    def room(rank: int) -> float:
+        there = [point for point in points if point.rank == rank]
+        heights = [height for point in there for height in (point.error, point.training, point.authors) if height]
+        return min(abs(height - level) for height in heights)
+
+    ranks = [point.rank for point in points]
+    return "left" if room(min(ranks)) > room(max(ranks)) else "right"
 
 
 def _line(points: Sequence[Point], protocol: str) -> list[Point]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rankwise.report.figures import COLOURS, GUIDE, MARKERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import FigureBase
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +63,8 @@ def draw_series(axes: Axes, series: Sequence[Series]) -> None:
         axes.plot([], [], color="0.4", label="the authors' training errors", **_PUBLISHED)
 
 
-def draw_levels(axes: Axes, levels: dict[str, float]) -> None:
-    """Horizontal lines with their names at the right end, where curves have left them: what trivial predictors reach.
+def draw_levels(axes: Axes, levels: dict[str, float], *, side: Literal["left", "right"] = "right") -> None:
+    """Horizontal lines with their names at the ``side`` where no curve meets them: what trivial predictors reach.
 
     Near ones share a name. Of several the lowest has its name below the line, so that two names never meet.
     """
@@ -75,11 +75,11 @@ def draw_levels(axes: Axes, levels: dict[str, float]) -> None:
         axes.axhline(height, color=GUIDE, linewidth=0.8, linestyle=":")
         axes.annotate(
             name,
-            (0.99, height),
+            (0.99 if side == "right" else 0.01, height),
             xycoords=("axes fraction", "data"),
             xytext=(0, -2 if below else 2),
             textcoords="offset points",
-            horizontalalignment="right",
+            horizontalalignment=side,
             verticalalignment="top" if below else "bottom",
             fontsize=7,
             color=GUIDE,
@@ -123,7 +123,7 @@ def heads_axes(axes: Axes, heads: Sequence[int], title: str) -> None:
     _name(axes, "heads", title)
 
 
-def share_legend(figure: Figure, panels: Sequence[Axes], *, columns_below: int | None = None) -> None:
+def share_legend(figure: FigureBase, panels: Sequence[Axes], *, columns_below: int | None = None) -> None:
     """One legend for several panels, to their right or in so many columns below them, so that it hides no data."""
     entries: dict[str, Any] = {}
     for axes in panels:
