@@ -117,7 +117,8 @@ def capacity(cell: Cell) -> RunSpec:
       feed-forward (H r > 1024) have no norm either, and twice the rate.
     - Eight such heads for a direction, of any rank below d, start in groups that bring the same coordinates, with one
       head against each (``nn.head_starts``): votes, which the feed-forward can count. From random values they come to
-      that late or not at all.
+      that late or not at all. With fewer sequences they would gain as well; there the laptop figures are, which have
+      heads alone.
     - No residual around the last attention: the output is what the heads bring. With it, x_i is an error that W_O has
       to outgrow. Fewer than dim/rank heads leave some dimensions unanswered, where -x_i is a guess: there x_i has one
       learned weight, 0 at the start. With more heads that weight changes nothing.
