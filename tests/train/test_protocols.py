@@ -142,7 +142,9 @@ def test_capacity_of_a_small_budget_leaves_only_many_heads_without_norm(heads, r
     ],
 )
 def test_capacity_starts_eight_heads_of_low_rank_a_direction_in_groups(changes, start):
-    assert capacity(cell(**{"sequences": 1_280_000} | changes)).model.head_init == start
+    run = capacity(cell(**{"sequences": 1_280_000} | changes))
+    assert run.model.head_init == start
+    assert (run.optim.lr == 0.001) == (start == "shared"), "at a high rate groups are lost again"
 
 
 def test_capacity_starts_at_the_length_of_the_targets():

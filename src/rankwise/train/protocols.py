@@ -24,6 +24,7 @@ _MANY = 1_000_000
 _FEEDFORWARD = 2048
 _LARGE = 16.0
 _VOTERS = 8
+_SLOW = 0.4
 _SEEING_ITSELF: dict[str, object] = {"model.last_residual": None, "model.last_residual_start": 0.0}
 _IN_GROUPS: dict[str, object] = {"model.head_init": "shared", **_SEEING_ITSELF}
 
@@ -117,8 +118,8 @@ def capacity(cell: Cell) -> RunSpec:
       feed-forward (H r > 1024) have no norm either, and twice the rate.
     - Eight such heads for a direction, of any rank below d, start in groups that bring the same coordinates, with one
       head against each (``nn.head_starts``): votes, which the feed-forward can count. From random values they come to
-      that late or not at all. With fewer sequences they would gain as well; there the laptop figures are, which have
-      heads alone.
+      that late or not at all, and at a high rate they lose it again: theirs is .4 of that of heads alone. With fewer
+      sequences they would gain as well; there the laptop figures are, which have heads alone.
     - No residual around the last attention: the output is what the heads bring. With it, x_i is an error that W_O has
       to outgrow. Fewer than dim/rank heads leave some dimensions unanswered, where -x_i is a guess: there x_i has one
       learned weight, 0 at the start. With more heads that weight changes nothing.
@@ -143,7 +144,7 @@ def capacity(cell: Cell) -> RunSpec:
             **without_norm,
             "model.feedforward": _FEEDFORWARD,
             "model.feedforward_gain": _LARGE,
-            **(_IN_GROUPS if votes else _SEEING_ITSELF),
+            **(_IN_GROUPS | {"optim.lr": _SLOW * heads_alone.optim.lr} if votes else _SEEING_ITSELF),
             "optim.lr_multipliers.feedforward": 2.0,
             "optim.steps": steps,
             "optim.batch": _SMALL_BATCH,
