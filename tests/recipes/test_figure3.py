@@ -125,7 +125,8 @@ def test_recall_of_several_layers_twice_as_wide_has_half_the_rate_but_for_the_fe
     halved = {cell for cell, (lr, _) in rates.items() if lr == 0.0025}
     assert halved == {(3, "concatenated"), (3, "concatenated, equal")}
     assert {lr for cell, (lr, _) in rates.items() if cell not in halved} == {0.005}
-    assert {rate for (layers, _), (_, rate) in rates.items() if layers == 3} == {0.002}
+    feedforward = {1: 0.005, 3: 0.002}  # one layer has groups, whose hidden units are large
+    assert all(rate == feedforward[layers] for (layers, _), (_, rate) in rates.items())
 
 
 @pytest.mark.parametrize("rank", PRESETS["paper"].ranks)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rankwise.errors import InvalidInputError
-from rankwise.recipes.kept_rows import ids_with_seeds, merge, rows_of_picture
+from rankwise.recipes.kept_rows import ids_with_seeds, merge, protocols_of, rows_of_picture
 from rankwise.recipes.registry import FIGURES, Reproduced, TrainedRecipe
 from rankwise.recipes.rows import ResultRow, read_rows, write_rows
 from rankwise.report.whole_file import write_whole
@@ -117,17 +117,13 @@ def _drawn(
 
 
 def _name(figure: str, preset: str, recipe: TrainedRecipe, whole: SweepSpec, asked: SweepSpec, data: str | None) -> str:
-    others = set() if _compared(recipe) else _protocols(asked) - _protocols(whole)
+    others = set() if _compared(recipe) else protocols_of(asked) - protocols_of(whole)
     return "-".join([figure, preset, *([] if data is None else [_word(data)]), *sorted(others)])
 
 
 def _compared(recipe: TrainedRecipe) -> Sequence[str]:
     compared: Sequence[str] = getattr(recipe, "COMPARED", ())
     return compared
-
-
-def _protocols(sweep: SweepSpec) -> set[str]:
-    return {run.protocol for run in sweep.expand()}
 
 
 def _listed(reading: str) -> str:

@@ -58,13 +58,18 @@ def rows_of_picture(
     shapes = {budget[1:-1] for sweep in (asked, whole) for budget in _budgets(sweep)}
     belongs.append(lambda row: row.protocol in compared and _values(row, _SHAPE) in shapes)
 
-    protocols = {run.protocol for run in asked.expand()}
+    protocols = protocols_of(asked)
     cells: dict[tuple[object, ...], list[ResultRow]] = {}
     for row in rows:
         if compared or row.protocol in protocols:
             cells.setdefault((row.protocol, *_values(row, _SHAPE), *_extra(row, keys)), []).append(row)
     chosen = {id(row) for cell in cells.values() for row in _first_that_any_passes(belongs, cell)}
     return [row for row in rows if id(row) in chosen]
+
+
+def protocols_of(sweep: SweepSpec) -> set[str]:
+    """What its runs are trained by."""
+    return {run.protocol for run in sweep.expand()}
 
 
 def ids_with_seeds(sweep: SweepSpec, seeds: Iterable[int]) -> frozenset[str]:
