@@ -5,7 +5,7 @@ import torch
 
 from rankwise.errors import InvalidInputError
 from rankwise.nn.attention import MultiheadAttention
-from rankwise.nn.head_starts import SHARPNESS, start_farthest, start_shared_values
+from rankwise.nn.head_starts import SHARPNESS, start_address, start_farthest, start_shared_values
 from rankwise.nn.transformer import Transformer
 from rankwise.spec import ModelSpec
 from rankwise.tasks import FarthestNeighbor
@@ -130,12 +130,53 @@ def test_points_equal_to_each_other_get_no_answer_from_groups():
     torch.testing.assert_close(layer(point), torch.zeros(2, 8, 16), atol=1e-5, rtol=0)
 
 
-def test_the_last_layer_starts_in_groups_if_the_spec_says_so():
+@pytest.mark.parametrize("temperature", ["fixed", "learned"])
+def test_the_last_layer_starts_in_groups_if_the_spec_says_so(temperature):
     torch.manual_seed(0)
-    spec = ModelSpec(dim=16, layers=2, heads=32, rank=4, temperature="learned", head_init="shared")
+    spec = ModelSpec(dim=16, layers=2, heads=32, rank=4, temperature=temperature, head_init="shared")
     first, last = Transformer(spec).attention_layers()
     together = [sum(layer.ov(head).dense() for head in range(32)).abs().max() for layer in (first, last)]
     assert together[1] < 1e-5 < 0.1 < together[0]
+
+
+def addressed(heads: int, rank: int, **fields) -> list[MultiheadAttention]:
+    torch.manual_seed(0)
+    spec = ModelSpec(dim=16, layers=3, heads=heads, rank=rank, head_init="address", **fields)
+    return list(Transformer(spec).attention_layers())
+
+
+@pytest.mark.parametrize(("heads", "rank", "value_rank"), [(2, 8, 8), (5, 3, 3), (16, 1, 1), (4, 4, 6), (3, 4, 24)])
+def test_an_address_is_one_set_of_coordinates_for_all_layers_but_the_last(heads, rank, value_rank):
+    *earlier, last = addressed(heads, rank, value_rank=value_rank)
+    size = min(heads, 16 / rank)
+    address = earlier[0].ov(0).dense() / (size / math.ceil(heads / 2))
+    assert torch.linalg.matrix_rank(address, tol=1e-4) == min(value_rank, 16)
+    torch.testing.assert_close(address @ address, address, atol=1e-5, rtol=0)
+    for layer in earlier:
+        for head in range(heads):
+            half = math.floor(heads / 2) if head % 2 else math.ceil(heads / 2)
+            torch.testing.assert_close(layer.ov(head).dense(), (-1) ** head * size / half * address, atol=1e-5, rtol=0)
+    rows = [last.v_weight[head] for head in range(heads)]
+    assert not torch.allclose(rows[0], rows[1]), "the last layer brings the answer, all of its coordinates"
+
+
+def test_points_equal_to_each_other_leave_an_address_empty():
+    point = torch.nn.functional.normalize(torch.randn(1, 1, 16), dim=-1).expand(2, 8, 16)
+    for layer in addressed(5, 3)[:-1]:
+        torch.testing.assert_close(layer(point), torch.zeros(2, 8, 16), atol=1e-5, rtol=0)
+
+
+def test_queries_and_keys_of_an_address_are_those_of_a_random_start():
+    for layer in addressed(4, 4):
+        bound = (layer.q_weight.norm(dim=-1) ** 2).mean()
+        assert 0.3 < bound < 0.8, "rows of length sqrt(1/2), as the standard initialisation has them"
+        overlap = layer.q_weight[0] @ layer.k_weight[0].mT
+        assert overlap.abs().max() < 0.45, "no head starts as a search"
+
+
+def test_a_branch_gain_scales_the_address():
+    whole, half = addressed(4, 4)[0], addressed(4, 4, branch_gain=0.5)[0]
+    torch.testing.assert_close(half.o_weight, whole.o_weight / 2)
 
 
 def test_groups_need_a_key_head_for_every_head():
@@ -146,7 +187,12 @@ def test_groups_need_a_key_head_for_every_head():
 def test_heads_that_cannot_start_so_are_refused():
     with pytest.raises(InvalidInputError, match="head_init: expected a learned temperature"):
         ModelSpec(dim=16, heads=2, rank=8, head_init="farthest")
-    with pytest.raises(InvalidInputError, match="head_init: expected a learned temperature"):
+    with pytest.raises(InvalidInputError, match="head_init: expected as many key heads as heads"):
         ModelSpec(dim=16, heads=2, rank=8, kv_heads=1, temperature="learned", head_init="farthest")
+    for shape in ({"layers": 1, "heads": 2}, {"layers": 3, "heads": 1}):
+        with pytest.raises(InvalidInputError, match="head_init: expected at least two layers of at least two heads"):
+            ModelSpec(dim=16, rank=8, head_init="address", **shape)
+    with pytest.raises(InvalidInputError, match="layers: expected at least two heads"):
+        start_address([MultiheadAttention(16, 4, 4, kv_heads=2)])
     with pytest.raises(InvalidInputError, match="head_init: expected one of"):
         ModelSpec(dim=16, heads=2, rank=8, temperature="learned", head_init="nearest")

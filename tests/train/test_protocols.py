@@ -119,7 +119,8 @@ def test_capacity_stays_inside_its_fence(layers, heads, rank):
 def test_capacity_has_a_feedforward_where_several_heads_of_low_rank_share_a_direction(changes, feedforward):
     run = capacity(cell(**{"sequences": 1_280_000} | changes))
     assert run.model.feedforward == feedforward
-    assert (run.model.norm, run.model.last_residual_start) == (("none", 0.0) if feedforward else ("unit", None))
+    bare = feedforward or run.model.layers > 1  # several layers for the sake of their address
+    assert (run.model.norm, run.model.last_residual_start) == (("none", 0.0) if bare else ("unit", None))
 
 
 @pytest.mark.parametrize(("heads", "rank", "norm"), [(128, 8, "unit"), (129, 8, "none"), (512, 2, "unit")])
@@ -137,7 +138,7 @@ def test_capacity_of_a_small_budget_leaves_only_many_heads_without_norm(heads, r
         ({"heads": 128, "rank": 32}, "shared"),
         ({"heads": 63, "rank": 8}, None),
         ({"heads": 8, "rank": 64}, None),
-        ({"heads": 64, "rank": 8, "layers": 3}, None),
+        ({"heads": 64, "rank": 8, "layers": 3}, "address"),
         ({"heads": 64, "rank": 8, "sequences": 999_999}, None),
     ],
 )
@@ -145,6 +146,28 @@ def test_capacity_starts_eight_heads_of_low_rank_a_direction_in_groups(changes, 
     run = capacity(cell(**{"sequences": 1_280_000} | changes))
     assert run.model.head_init == start
     assert (run.optim.lr == 0.001) == (start == "shared"), "at a high rate groups are lost again"
+
+
+@pytest.mark.parametrize(
+    ("changes", "address"),
+    [
+        ({}, True),
+        ({"layers": 2, "heads": 2, "rank": 32}, True),
+        ({"layers": 5, "heads": 64, "rank": 1}, True),
+        ({"layers": 1}, False),
+        ({"heads": 1}, False),
+        ({"rank": 64}, False),
+        ({"sequences": 999_999}, False),
+    ],
+)
+def test_capacity_starts_deep_low_rank_as_votes_on_an_address(changes, address):
+    run = capacity(cell(**{"layers": 3, "heads": 8, "rank": 8, "sequences": 1_280_000} | changes))
+    assert (run.model.head_init == "address") == address
+    if address:
+        assert (run.model.norm, run.model.last_residual_start, run.model.feedforward) == ("none", 0.0, 0)
+        assert (run.optim.lr, run.optim.batch, run.optim.steps) == (0.005, 64, 20_000)
+        first = next(Training(vary(run, {"optim.validation_batches": 1})).model.attention_layers())
+        assert first.o_weight.abs().max() > 0, "an address that is multiplied by nothing is no start"
 
 
 def test_capacity_starts_at_the_length_of_the_targets():

@@ -6,6 +6,7 @@ Legend: H heads, R rank, V value rank, D dim.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -78,6 +79,39 @@ def start_shared_values(layer: MultiheadAttention) -> None:
         for head, share in shares.items():
             layer.v_weight[head] = row * directions
             layer.o_weight[head] = (rows < D)[:, None] * (share / row) * directions
+
+
+@torch.no_grad()
+def start_address(layers: Sequence[MultiheadAttention]) -> None:
+    """Start ``layers``, all of a stack but its last one, as votes on one address; queries and keys stay random.
+
+    All their heads bring the same V coordinates B [V, D] of what they attend to, half of them with the other sign. With
+    a_h(i, j) the weights of head h of a layer, that layer starts as ::
+
+        x_i  ->  x_i + m B^T ( mean over half of the heads of  sum_j a_h(i, j) B x_j  -  the same over the others ),
+        m = min(H, D / R)
+
+    A last layer of rank V can find a token by these coordinates, whose votes were cast in all D dimensions. Trained
+    so, half of the heads look at near tokens and the other half at far ones, and every head of the last layer searches
+    by the address alone (LOG.md); from random values few starts come to that. Nothing here knows the task.
+    """
+    spec = layers[0].spec
+    if spec.key_heads != spec.heads or spec.source_dim != spec.dim or spec.heads < 2:
+        raise InvalidInputError(
+            f"layers: expected at least two heads, as many key heads and one dim, got {layers[0].extra_repr()}"
+        )
+    D, H, R, V = spec.dim, spec.heads, spec.rank, spec.value_dim
+    row = math.sqrt(0.5)
+    basis = _orthonormal(D, D, layers[0].v_weight)
+    rows = torch.arange(V, device=basis.device)
+    directions = (rows < D)[:, None] * basis[rows % D]
+    halves = (H + 1) // 2, H // 2
+    for layer in layers:
+        for head in range(H):
+            against = head % 2
+            share = (-1) ** against * min(H, D / R) / halves[against]
+            layer.v_weight[head] = row * directions
+            layer.o_weight[head] = share / row * directions
 
 
 def _orthonormal(rows: int, columns: int, like: Tensor) -> Tensor:

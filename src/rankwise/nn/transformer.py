@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.nn.attention import MultiheadAttention
 from rankwise.nn.feedforward import FeedForward
-from rankwise.nn.head_starts import start_farthest, start_shared_values
+from rankwise.nn.head_starts import start_address, start_farthest, start_shared_values
 from rankwise.nn.latent import LatentAttention
 from rankwise.nn.norms import build_norm
 from rankwise.spec import ModelSpec
@@ -177,12 +177,7 @@ class Transformer(nn.Module):
                 block.load_state_dict(block.state_dict() | first)
         *earlier, last = self.attention_layers()
         if self.spec.head_init is not None:
-            assert isinstance(last, MultiheadAttention)  # the spec has seen to it
-            if self.spec.head_init == "shared":
-                start_shared_values(last)
-            else:
-                normed = self.spec.norm == "rms" and (self.spec.norm_place == "pre" or self.spec.layers > 1)
-                start_farthest(last, self.spec.width**0.5 if normed else 1.0)
+            self._start_heads()
         if self.spec.output_gain is not None:
             _output_weight(last).mul_(self.spec.output_gain)
         feedforwards = [module for module in self.modules() if isinstance(module, FeedForward)]
@@ -197,6 +192,17 @@ class Transformer(nn.Module):
         if self.spec.final_gain is not None:
             for gain in self._last_norm().parameters():
                 gain.fill_(self.spec.final_gain)
+
+    def _start_heads(self) -> None:
+        layers = [layer for layer in self.attention_layers() if isinstance(layer, MultiheadAttention)]
+        assert len(layers) == self.spec.layers  # the spec has seen to it
+        if self.spec.head_init == "shared":
+            start_shared_values(layers[-1])
+        elif self.spec.head_init == "address":
+            start_address(layers[:-1])
+        else:
+            normed = self.spec.norm == "rms" and (self.spec.norm_place == "pre" or self.spec.layers > 1)
+            start_farthest(layers[-1], self.spec.width**0.5 if normed else 1.0)
 
     def _last_norm(self) -> nn.Module:
         if self.spec.norm_place == "pre":

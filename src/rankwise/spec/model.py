@@ -36,7 +36,8 @@ class ModelSpec:
     ``head_init`` "farthest" starts the last layer's heads as searches for the farthest point in a random subspace of
     ``rank`` dimensions (``nn.head_starts``) instead of at random: a start that knows the task, to be named with any
     number that comes from it. "shared" leaves their queries and keys random, and lets heads start in groups that
-    bring the same coordinates.
+    bring the same coordinates. "address" starts all layers but the last so: all heads bring the same coordinates, half
+    of them with the other sign, queries and keys random (``branch_gain`` scales what they bring).
 
     ``generalized`` replaces the transformer by ``GeneralizedHeads`` (scaled-identity values) with a pooled
     ``AdditiveScore`` of that width, the form the lower bound is about: one bare layer, nothing else.
@@ -76,7 +77,7 @@ class ModelSpec:
     branch_gain: float | None = None
     feedforward_gain: float | None = None
     final_gain: float | None = None
-    head_init: Literal["farthest", "shared"] | None = None
+    head_init: Literal["farthest", "shared", "address"] | None = None
     generalized: int | None = None
     kv_lora_rank: int | None = None
     rope_head_dim: int | None = None
@@ -143,12 +144,22 @@ class ModelSpec:
     def _check_head_init(self) -> None:
         if self.head_init is None:
             return
-        require_choice("head_init", self.head_init, ("farthest", "shared"))
-        if self.temperature != "learned" or self.kv_heads not in (None, self.heads) or self.kv_lora_rank is not None:
+        require_choice("head_init", self.head_init, ("farthest", "shared", "address"))
+        if self.kv_heads not in (None, self.heads) or self.kv_lora_rank is not None:
             raise InvalidInputError(
-                f"head_init: expected a learned temperature, as many key heads as heads and no latent keys with "
-                f"head_init={self.head_init!r}, got temperature={self.temperature!r}, kv_heads={self.kv_heads}, "
-                f"kv_lora_rank={self.kv_lora_rank}"
+                f"head_init: expected as many key heads as heads and no latent keys with head_init={self.head_init!r}, "
+                f"got kv_heads={self.kv_heads}, kv_lora_rank={self.kv_lora_rank}"
+            )
+        if self.head_init == "farthest" and self.temperature != "learned":
+            raise InvalidInputError(
+                f"head_init: expected a learned temperature with head_init='farthest', which sets it, "
+                f"got temperature={self.temperature!r}"
+            )
+
+        if self.head_init == "address" and (self.layers < 2 or self.heads < 2):
+            raise InvalidInputError(
+                f"head_init: expected at least two layers of at least two heads with head_init='address', "
+                f"got layers={self.layers}, heads={self.heads}"
             )
 
     def _check_generalized(self) -> None:

@@ -26,6 +26,7 @@ _LARGE = 16.0
 _VOTERS = 8
 _SLOW = 0.4
 _SEEING_ITSELF: dict[str, object] = {"model.last_residual": None, "model.last_residual_start": 0.0}
+_BY_ADDRESS: dict[str, object] = {"model.head_init": "address", "model.branch_gain": None, **_SEEING_ITSELF}
 _IN_GROUPS: dict[str, object] = {"model.head_init": "shared", **_SEEING_ITSELF}
 
 
@@ -120,10 +121,14 @@ def capacity(cell: Cell) -> RunSpec:
       head against each (``nn.head_starts``): votes, which the feed-forward can count. From random values they come to
       that late or not at all, and at a high rate they lose it again: theirs is .4 of that of heads alone. With fewer
       sequences they would gain as well; there the laptop figures are, which have heads alone.
+    - With a million sequences the earlier of several layers of low rank start as votes on one address, by which the
+      last one searches (``nn.head_starts``): from elsewhere few starts come to that, and what they reach is luck. No
+      norm either, twice the rate, a learned weight of x_i. Fewer sequences would gain as well, as would the laptop
+      figures, which were trained before.
     - No residual around the last attention: the output is what the heads bring. With it, x_i is an error that W_O has
       to outgrow. Fewer than dim/rank heads leave some dimensions unanswered, where -x_i is a guess: there x_i has one
       learned weight, 0 at the start. With more heads that weight changes nothing.
-    - Earlier layers start as the identity (their W_O is 0), so that depth starts where one layer does.
+    - Otherwise earlier layers start as the identity (their W_O is 0), so that depth starts where one layer does.
     - One learned temperature a head, with 50 times the learning rate: an exact head needs scores of hundreds.
     - Learning rate .16/dim, at most .01, after a short warm-up; all layers start differently. Below full rank it falls
       by a cosine. Full rank can be exact: its errors are near ties, fewer with every smaller scale of noise, so that
@@ -134,10 +139,13 @@ def capacity(cell: Cell) -> RunSpec:
     if cell.sequences < _MANY:
         outweigh = _several_heads_a_direction(cell) and not _mostly_feedforward(cell)
         return vary(heads_alone, without_norm) if outweigh else heads_alone
+    steps = cell.sequences // _SMALL_BATCH
+    without_norm |= {"optim.steps": steps, "optim.batch": _SMALL_BATCH, "optim.epoch_steps": steps // 20}
+    if _able_to_share_an_address(cell):
+        return vary(heads_alone, without_norm | _BY_ADDRESS)
     votes = _enough_to_vote(cell)
     if not votes and not _several_heads_a_direction(cell):
         return heads_alone
-    steps = cell.sequences // _SMALL_BATCH
     return vary(
         heads_alone,
         {
@@ -146,9 +154,6 @@ def capacity(cell: Cell) -> RunSpec:
             "model.feedforward_gain": _LARGE,
             **(_IN_GROUPS | {"optim.lr": _SLOW * heads_alone.optim.lr} if votes else _SEEING_ITSELF),
             "optim.lr_multipliers.feedforward": 2.0,
-            "optim.steps": steps,
-            "optim.batch": _SMALL_BATCH,
-            "optim.epoch_steps": steps // 20,
         },
     )
 
@@ -259,6 +264,11 @@ def _several_heads_a_direction(cell: Cell) -> bool:
 def _enough_to_vote(cell: Cell) -> bool:
     """One layer with at least eight heads of a low rank for a direction, the fewest for which it was measured."""
     return cell.layers == 1 and cell.rank < cell.dim and cell.heads * cell.rank >= _VOTERS * cell.dim
+
+
+def _able_to_share_an_address(cell: Cell) -> bool:
+    """Several layers of several heads of a low rank."""
+    return cell.layers > 1 and cell.heads > 1 and cell.rank < cell.dim
 
 
 def _mostly_feedforward(cell: Cell) -> bool:
