@@ -174,9 +174,14 @@ def test_queries_and_keys_of_an_address_are_those_of_a_random_start():
         assert overlap.abs().max() < 0.45, "no head starts as a search"
 
 
-def test_a_branch_gain_scales_the_address():
-    whole, half = addressed(4, 4)[0], addressed(4, 4, branch_gain=0.5)[0]
-    torch.testing.assert_close(half.o_weight, whole.o_weight / 2)
+def test_a_branch_gain_leaves_the_address_and_silences_feedforwards():
+    torch.manual_seed(0)
+    silent = {"feedforward": 8, "branch_gain": 0.0, "norm": "none"}
+    model = Transformer(ModelSpec(dim=16, layers=3, heads=4, rank=4, head_init="address", **silent))
+    for layer in list(model.attention_layers())[:-1]:
+        torch.testing.assert_close(layer.o_weight.norm(dim=-1), torch.full((4, 4), 2 / math.sqrt(0.5)))
+    point = torch.nn.functional.normalize(torch.randn(1, 1, 16), dim=-1).expand(1, 8, 16)
+    torch.testing.assert_close(model.blocks[0](point, None, False)[0], point)
 
 
 def test_groups_need_a_key_head_for_every_head():

@@ -241,6 +241,16 @@ def test_recall_trains_the_model_of_capacity_where_that_starts_in_groups(heads, 
     assert recall(replace(shape, sequences=999_999)).model.head_init is None
 
 
+@pytest.mark.parametrize("layers", [3, 5])
+def test_recall_starts_deep_low_rank_where_capacity_does_and_its_feedforwards_as_nothing(layers):
+    shape = cell(layers=layers, heads=8, rank=8, sequences=1_280_000)
+    silent = {"model.feedforward": 0, "model.branch_gain": None}
+    assert vary(recall(shape), silent).model == capacity(shape).model
+    assert (recall(shape).model.branch_gain, recall(shape).model.head_init) == (0.0, "address")
+    for changes in ({"sequences": 999_999}, {"rank": 64}, {"layers": 1}):
+        assert recall(replace(shape, **changes)).model.head_init is None
+
+
 def test_recall_has_large_hidden_units_and_no_norm_where_several_heads_weigh_no_more_than_a_feedforward():
     shape = cell(heads=64, rank=8, sequences=640_000)
     ours = recall(shape)

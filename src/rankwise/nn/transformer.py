@@ -5,7 +5,7 @@ Legend: B batch, N points, Q queries, D dim, W = D + position_dim the width insi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, overload
 
 import torch
@@ -176,8 +176,8 @@ class Transformer(nn.Module):
             for block in self.blocks[1:]:
                 block.load_state_dict(block.state_dict() | first)
         *earlier, last = self.attention_layers()
-        if self.spec.head_init is not None:
-            self._start_heads()
+        if self.spec.head_init in ("farthest", "shared"):
+            self._start_last_heads()
         if self.spec.output_gain is not None:
             _output_weight(last).mul_(self.spec.output_gain)
         feedforwards = [module for module in self.modules() if isinstance(module, FeedForward)]
@@ -186,6 +186,8 @@ class Transformer(nn.Module):
                 _output_weight(layer).mul_(self.spec.branch_gain)
             for module in feedforwards:
                 module.scale_output(self.spec.branch_gain)
+        if self.spec.head_init == "address":
+            start_address(_plain(earlier))
         if self.spec.feedforward_gain is not None:
             for module in feedforwards:
                 module.enlarge_hidden(self.spec.feedforward_gain)
@@ -193,16 +195,13 @@ class Transformer(nn.Module):
             for gain in self._last_norm().parameters():
                 gain.fill_(self.spec.final_gain)
 
-    def _start_heads(self) -> None:
-        layers = [layer for layer in self.attention_layers() if isinstance(layer, MultiheadAttention)]
-        assert len(layers) == self.spec.layers  # the spec has seen to it
+    def _start_last_heads(self) -> None:
+        (last,) = _plain(list(self.attention_layers())[-1:])
         if self.spec.head_init == "shared":
-            start_shared_values(layers[-1])
-        elif self.spec.head_init == "address":
-            start_address(layers[:-1])
+            start_shared_values(last)
         else:
             normed = self.spec.norm == "rms" and (self.spec.norm_place == "pre" or self.spec.layers > 1)
-            start_farthest(layers[-1], self.spec.width**0.5 if normed else 1.0)
+            start_farthest(last, self.spec.width**0.5 if normed else 1.0)
 
     def _last_norm(self) -> nn.Module:
         if self.spec.norm_place == "pre":
@@ -210,6 +209,13 @@ class Transformer(nn.Module):
         last = self.blocks[-1]
         assert isinstance(last, Block)
         return last.feedforward_norm or last.attention_norm
+
+
+def _plain(layers: Sequence[MultiheadAttention | LatentAttention]) -> list[MultiheadAttention]:
+    """``layers``, none of which is latent: the spec allows no other start of heads."""
+    plain = [layer for layer in layers if isinstance(layer, MultiheadAttention)]
+    assert len(plain) == len(layers)
+    return plain
 
 
 def _build_attention(

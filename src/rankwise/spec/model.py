@@ -37,7 +37,7 @@ class ModelSpec:
     ``rank`` dimensions (``nn.head_starts``) instead of at random: a start that knows the task, to be named with any
     number that comes from it. "shared" leaves their queries and keys random, and lets heads start in groups that
     bring the same coordinates. "address" starts all layers but the last so: all heads bring the same coordinates, half
-    of them with the other sign, queries and keys random (``branch_gain`` scales what they bring).
+    of them with the other sign, queries and keys random (whatever ``branch_gain`` is).
 
     ``generalized`` replaces the transformer by ``GeneralizedHeads`` (scaled-identity values) with a pooled
     ``AdditiveScore`` of that width, the form the lower bound is about: one bare layer, nothing else.
