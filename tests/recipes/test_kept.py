@@ -264,7 +264,9 @@ def test_a_kept_table_is_drawn_again_and_how_it_came_stays(tmp_path):
     keep("cliff", "smoke", cliff, sweep, sweep, rows(sweep), tmp_path, WHERE)
     kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     (tmp_path / "cliff-smoke.png").unlink()
-    (tmp_path / "README.md").write_text((tmp_path / "README.md").read_text().replace("- 1 head: 0.5", "- 1 head: 0.7"))
+    told = (tmp_path / "README.md").read_text()
+    (tmp_path / "README.md").write_text(told.replace("- 1 head: 0.5", "- 1 head: 0.7").replace("runs, 1", "runs, 9"))
+    assert (tmp_path / "README.md").read_text().count("runs, 9 seed") == 1
     done = draw_again("cliff", "smoke", cliff, sweep, sweep, tmp_path)
     assert {path.name for path in done.files} == {"cliff-smoke.png", "cliff-smoke.svg", "README.md"}
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept

@@ -31,6 +31,8 @@ held-out examples: squared errors a query, for text bits per byte, for images an
 several seeds, their mean and its standard error.
 """
 
+_TIME = "- time: "
+
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
@@ -83,7 +85,8 @@ def draw_again(
     *,
     data: str | None = None,
 ) -> Reproduced:
-    """The preset's picture and what to read in it, from the table alone; how the numbers came stays as it was told.
+    """The preset's picture, what to read in it and how long its runs took, from the table alone; how the numbers came
+    stays as it was told.
 
     The table must hold runs of the sweep that was ``asked`` for; with another version of its protocol, its cells.
     """
@@ -95,14 +98,15 @@ def draw_again(
     if not rows:
         raise InvalidInputError(f"--no-train --keep: expected runs of {figure} ({preset}) in {table}, got none")
     name = _name(figure, preset, recipe, whole, asked, data)
-    done = recipe.present(preset, _drawn(recipe, kept, whole, asked, rows), directory / name)
+    drawn = _drawn(recipe, kept, whole, asked, rows)
+    done = recipe.present(preset, drawn, directory / name)
     readme = directory / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.exists() else _HEAD
     told = split_parts(text)[1].get(name)
     if told is None:
         return done
-    before_numbers, numbers, after = told.partition("\n- numbers: ")
-    how_it_came = before_numbers + numbers + after.partition("\n")[0]
+    before_time, _, after = told.partition(_TIME)
+    how_it_came = before_time + _time(drawn) + "\n" + after.splitlines()[1]
     write_whole(readme, with_part(text, name, f"{how_it_came}\n\n{_listed(done.reading)}").encode())
     return replace(done, files=(*done.files, readme))
 
@@ -146,19 +150,23 @@ def readme_part(
     """Heading, picture ``name``.png, where it comes from, and what to read in it; ``earlier`` runs are of other
     commands."""
     others = f"; {len(earlier)} runs of the picture are of earlier commands" if earlier else ""
-    runs = {row.run_id: row for row in rows}.values()
-    seeds = len({row.seed for row in runs})
     return (
         f"## {figure}, {name.removeprefix(f'{figure}-').replace('-', ', ')}\n\n"
         f"![{name}]({name}.png)\n\n"
         f"- command: `{provenance.command}`{others}\n"
         f"- commit when it was measured and drawn: {provenance.commit} (the run ids in the table fix the training)\n"
         f"- machine: {provenance.machine}\n"
-        f"- time: {duration(sum(row.seconds for row in runs))} of training, one core a run; {len(runs)} runs, "
-        f"{seeds} seed{'s' * (seeds > 1)}\n"
+        f"{_time(rows)}\n"
         f"- numbers: [{figure}.csv]({figure}.csv), vector graphics: [{name}.svg]({name}.svg)\n\n"
         f"{_listed(done.reading)}\n"
     )
+
+
+def _time(rows: Sequence[ResultRow]) -> str:
+    runs = {row.run_id: row for row in rows}.values()
+    seeds = len({row.seed for row in runs})
+    spent = duration(sum(row.seconds for row in runs))
+    return f"{_TIME}{spent} of training, one core a run; {len(runs)} runs, {seeds} seed{'s' * (seeds > 1)}"
 
 
 def with_part(text: str, name: str, part: str) -> str:

@@ -224,8 +224,7 @@ def recall(cell: Cell) -> RunSpec:
     by heart. Here too a pass over the same 25,600 is an epoch, so that ``train_min`` is the authors' statistic. The
     feed-forward is back, at their width, as that is where things are remembered. Small batches, twice the rate of
     ``capacity`` (except for the feed-forward) and a longer second moment remember more in as many passes (LOG.md). On
-    held-out examples it is worse than ``capacity``, as what is learned by heart is no use there; of the kept cells all
-    but those of 512 heads of rank 1 and 256 of rank 2, where ``capacity`` was not yet trained in groups.
+    held-out examples it is worse than ``capacity`` in all kept cells: what is learned by heart is no use there.
 
     Where ``capacity`` may have a feed-forward and that is the larger part (H r <= 1024), this one starts with large
     hidden units too, at any budget, and has no norm: .8083 and .7995 after five passes with 128 heads of rank 4. One
