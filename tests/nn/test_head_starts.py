@@ -156,6 +156,7 @@ def test_an_address_is_one_set_of_coordinates_for_all_layers_but_the_last(heads,
         for head in range(heads):
             half = math.floor(heads / 2) if head % 2 else math.ceil(heads / 2)
             torch.testing.assert_close(layer.ov(head).dense(), (-1) ** head * size / half * address, atol=1e-5, rtol=0)
+        assert layer.v_weight.norm(dim=-1).min() > 0.5, "values that start at 0 on both sides never learn"
     rows = [last.v_weight[head] for head in range(heads)]
     assert not torch.allclose(rows[0], rows[1]), "the last layer brings the answer, all of its coordinates"
 

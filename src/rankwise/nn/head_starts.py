@@ -67,7 +67,6 @@ def start_shared_values(layer: MultiheadAttention) -> None:
     if spec.key_heads != spec.heads or spec.source_dim != spec.dim:
         raise InvalidInputError(f"layer: expected as many key heads as heads and one dim, got {layer.extra_repr()}")
     D, H, R, V = spec.dim, spec.heads, spec.rank, spec.value_dim
-    row = math.sqrt(0.5)
     basis = _orthonormal(D, D, layer.v_weight)
     blocks = math.ceil(D / V)
     for block in range(min(blocks, H)):
@@ -75,10 +74,8 @@ def start_shared_values(layer: MultiheadAttention) -> None:
         size = min(len(votes) + 1, D / R)
         shares = {head: size / len(votes) for head in votes} | {last: -size if votes else 1.0}
         rows = torch.arange(block * V, (block + 1) * V, device=basis.device)
-        directions = basis[rows % D]
         for head, share in shares.items():
-            layer.v_weight[head] = row * directions
-            layer.o_weight[head] = (rows < D)[:, None] * (share / row) * directions
+            _bring(layer, head, basis, rows, share)
 
 
 @torch.no_grad()
@@ -101,17 +98,22 @@ def start_address(layers: Sequence[MultiheadAttention]) -> None:
             f"layers: expected at least two heads, as many key heads and one dim, got {layers[0].extra_repr()}"
         )
     D, H, R, V = spec.dim, spec.heads, spec.rank, spec.value_dim
-    row = math.sqrt(0.5)
     basis = _orthonormal(D, D, layers[0].v_weight)
     rows = torch.arange(V, device=basis.device)
-    directions = (rows < D)[:, None] * basis[rows % D]
     halves = (H + 1) // 2, H // 2
     for layer in layers:
         for head in range(H):
             against = head % 2
-            share = (-1) ** against * min(H, D / R) / halves[against]
-            layer.v_weight[head] = row * directions
-            layer.o_weight[head] = share / row * directions
+            _bring(layer, head, basis, rows, (-1) ** against * min(H, D / R) / halves[against])
+
+
+def _bring(layer: MultiheadAttention, head: int, basis: Tensor, rows: Tensor, share: float) -> None:
+    """Let ``head`` bring ``share`` times the coordinates ``rows`` of ``basis`` [D, D]; what lies beyond D is read, so
+    that it can learn, and starts as nothing."""
+    row, D = math.sqrt(0.5), len(basis)
+    directions = basis[rows % D]
+    layer.v_weight[head] = row * directions
+    layer.o_weight[head] = (rows < D)[:, None] * (share / row) * directions
 
 
 def _orthonormal(rows: int, columns: int, like: Tensor) -> Tensor:

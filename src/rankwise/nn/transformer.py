@@ -177,7 +177,7 @@ class Transformer(nn.Module):
                 block.load_state_dict(block.state_dict() | first)
         *earlier, last = self.attention_layers()
         if self.spec.head_init in ("farthest", "shared"):
-            self._start_last_heads()
+            self._start_last_heads(*_plain([last]))
         if self.spec.output_gain is not None:
             _output_weight(last).mul_(self.spec.output_gain)
         feedforwards = [module for module in self.modules() if isinstance(module, FeedForward)]
@@ -195,8 +195,7 @@ class Transformer(nn.Module):
             for gain in self._last_norm().parameters():
                 gain.fill_(self.spec.final_gain)
 
-    def _start_last_heads(self) -> None:
-        (last,) = _plain(list(self.attention_layers())[-1:])
+    def _start_last_heads(self, last: MultiheadAttention) -> None:
         if self.spec.head_init == "shared":
             start_shared_values(last)
         else:

@@ -155,7 +155,6 @@ class ModelSpec:
                 f"head_init: expected a learned temperature with head_init='farthest', which sets it, "
                 f"got temperature={self.temperature!r}"
             )
-
         if self.head_init == "address" and (self.layers < 2 or self.heads < 2):
             raise InvalidInputError(
                 f"head_init: expected at least two layers of at least two heads with head_init='address', "

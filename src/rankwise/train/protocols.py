@@ -142,6 +142,7 @@ def capacity(cell: Cell) -> RunSpec:
     steps = cell.sequences // _SMALL_BATCH
     without_norm |= {"optim.steps": steps, "optim.batch": _SMALL_BATCH, "optim.epoch_steps": steps // 20}
     if _able_to_share_an_address(cell):
+        # branch_gain has nothing left to silence here, but it is part of the ids of the kept runs
         return vary(heads_alone, without_norm | _BY_ADDRESS | {"model.branch_gain": None})
     votes = _enough_to_vote(cell)
     if not votes and not _several_heads_a_direction(cell):
