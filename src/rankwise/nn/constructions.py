@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
-from rankwise.errors import InvalidInputError, ShapeError, require_int
+from rankwise.errors import InvalidInputError, ShapeError, require_int, require_number
 from rankwise.nn.attention import MultiheadAttention
 from rankwise.nn.generalized import BilinearScore, GeneralizedHeads
 
@@ -40,8 +40,7 @@ def exact_farthest(dim: int, *, beta: float | None = None, dtype: torch.dtype = 
 def biased_nearest(dim: int, bias: float, *, dtype: torch.dtype = torch.float32) -> GeneralizedHeads:
     """``x_1 if <x_1 - x_2, y> + bias > 0 else x_2`` (N = 2): one full-rank head whose phi knows the order."""
     require_int("dim", dim, minimum=1)
-    if isinstance(bias, bool) or not isinstance(bias, int | float) or not math.isfinite(bias):
-        raise InvalidInputError(f"bias: expected a finite number, got {bias!r}")
+    require_number("bias", bias)
 
     def phi(keys: Float[Tensor, "*B N R"], y: Float[Tensor, "*B D"]) -> Float[Tensor, "*B N"]:
         if keys.shape[-2] != 2:
@@ -158,7 +157,7 @@ def soft_vote(dim: int, scale: float, *, dtype: torch.dtype = torch.float32) -> 
     d heads do what the majority needs thousands for, because a soft vote keeps the margin.
     """
     require_int("dim", dim, minimum=1)
-    _require_scale(scale)
+    require_number("scale", scale, above=0)
     tally = MultiheadAttention(dim + 2, dim, 1, bias=False, dtype=dtype)
     _write_tally(tally, torch.eye(dim, dtype=torch.float64))
     with torch.no_grad():
@@ -180,12 +179,9 @@ def linear_scores(dim: int, rank: int, scale: float, *, dtype: torch.dtype = tor
     """
     if require_int("rank", rank, minimum=1) >= require_int("dim", dim, minimum=2):
         raise InvalidInputError(f"rank: expected less than dim={dim}, so that there are heads to add, got {rank}")
-    _require_scale(scale)
+    require_number("scale", scale, above=0)
     heads = -(-dim // rank)
-    weights = torch.ones(heads, dtype=torch.float64)
-    weights[1::2] = -1.0
-    if heads % 2:
-        weights[-3:] = torch.tensor([1.0, 1.0, -2.0])
+    weights = balanced_weights(heads)
     blocks = pad(torch.eye(dim, dtype=torch.float64), (0, 0, 0, heads * rank - dim)).unflatten(0, (heads, rank))
     layer = MultiheadAttention(dim, heads, rank, value_rank=dim, bias=False, dtype=dtype)
     layer.q_weight.copy_(blocks * (scale * math.sqrt(rank) / weights)[:, None, None])
@@ -195,15 +191,19 @@ def linear_scores(dim: int, rank: int, scale: float, *, dtype: torch.dtype = tor
     return layer
 
 
-def _require_scale(scale: float) -> None:
-    if isinstance(scale, bool) or not isinstance(scale, int | float) or not 0 < scale < math.inf:
-        raise InvalidInputError(f"scale: expected a finite number above 0, got {scale!r}")
+def balanced_weights(heads: int) -> Float[Tensor, "H"]:
+    """Weights a_h, none of them 0, of two or more heads whose common part cancels: sum a_h = 0."""
+    weights = torch.ones(heads, dtype=torch.float64)
+    weights[1::2] = -1.0
+    if heads % 2:
+        weights[-3:] = torch.tensor([1.0, 1.0, -2.0])
+    return weights
 
 
 @torch.no_grad()
 def _full_rank_head(dim: int, sign: float, beta: float | None, dtype: torch.dtype) -> MultiheadAttention:
-    if beta is not None and (isinstance(beta, bool) or not isinstance(beta, int | float) or not 0 < beta < math.inf):
-        raise InvalidInputError(f"beta: expected a finite number above 0, got {beta!r}")
+    if beta is not None:
+        require_number("beta", beta, above=0)
     head = MultiheadAttention(dim, 1, dim, scores="hardmax" if beta is None else "softmax", bias=False, dtype=dtype)
     identity = torch.eye(dim, dtype=torch.float64)[None]
     for weight in (head.q_weight, head.k_weight, head.v_weight, head.o_weight):

@@ -29,6 +29,7 @@ FIGURES = {
     "features": "rankwise.recipes.closed_form.features",
     "representation": "rankwise.recipes.closed_form.representation",
     "vote": "rankwise.recipes.closed_form.vote",
+    "address": "rankwise.recipes.closed_form.address",
     "barrier": "rankwise.recipes.closed_form.barrier",
     "laws": "rankwise.recipes.closed_form.laws",
     "random-weights": "rankwise.recipes.closed_form.random_weights",
