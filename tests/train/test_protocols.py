@@ -138,7 +138,7 @@ def test_capacity_of_a_small_budget_leaves_only_many_heads_without_norm(heads, r
         ({"heads": 128, "rank": 32}, "shared"),
         ({"heads": 63, "rank": 8}, None),
         ({"heads": 8, "rank": 64}, None),
-        ({"heads": 64, "rank": 8, "layers": 3}, "address"),
+        ({"heads": 64, "rank": 8, "layers": 3}, None),
         ({"heads": 64, "rank": 8, "sequences": 999_999}, None),
     ],
 )
@@ -157,7 +157,7 @@ def test_capacity_starts_eight_heads_of_low_rank_a_direction_in_groups(changes, 
         ({"layers": 1}, False),
         ({"heads": 1}, False),
         ({"rank": 64}, False),
-        ({"sequences": 999_999}, False),
+        ({"heads": 9}, False),
     ],
 )
 def test_capacity_starts_deep_low_rank_as_votes_on_an_address(changes, address):
@@ -168,6 +168,20 @@ def test_capacity_starts_deep_low_rank_as_votes_on_an_address(changes, address):
         assert (run.optim.lr, run.optim.batch, run.optim.steps) == (0.005, 64, 20_000)
         first = next(Training(vary(run, {"optim.validation_batches": 1})).model.attention_layers())
         assert first.o_weight.abs().max() > 0, "an address that is multiplied by nothing is no start"
+
+
+@pytest.mark.parametrize(("dim", "lr"), [(8, 0.01), (16, 0.01), (32, 0.01), (64, 0.005), (128, 0.0025)])
+@pytest.mark.parametrize(("heads", "start", "gain"), [(4, "address", None), (5, None, 0.0)])
+def test_deep_low_rank_trains_alike_at_any_budget_with_twice_the_rate_but_no_more_than_heads_alone_may_have(
+    heads, start, gain, dim, lr
+):
+    shape = cell(dim=dim, layers=2, heads=heads, rank=dim // 4)
+    few, many = (capacity(replace(shape, sequences=sequences)) for sequences in (6_400, 1_280_000))
+    assert few.model == many.model
+    assert (few.model.head_init, few.model.branch_gain, few.model.norm) == (start, gain, "none")
+    assert (few.model.last_residual, few.model.last_residual_start) == (None, 0.0)
+    assert (few.optim.lr, few.optim.batch, few.optim.steps) == (lr, 64, 100)
+    assert (many.optim.lr, many.optim.batch, many.optim.steps) == (lr, 64, 20_000)
 
 
 def test_capacity_starts_at_the_length_of_the_targets():
@@ -193,10 +207,11 @@ def test_capacity_anneals_full_rank_over_every_scale(rank, schedule):
 @pytest.mark.parametrize("rank", [1, 2, 4, 8, 16, 32, 64])
 def test_wide_has_the_heads_of_the_figure_and_at_most_the_papers_parameters(layers, exponent, rank):
     shape = cell(layers=layers, heads=heads_for_budget(64, rank, exponent), rank=rank, sequences=640_000)
-    ours, base = wide(shape), capacity(shape)
+    ours = wide(shape)
+    base = capacity(replace(shape, layers=1))
     assert ours.model.parameters() <= paper(shape).model.parameters()
     assert ours.model.norm == "none"
-    assert vary(ours, {"model.value_rank": None, "model.norm": base.model.norm}).model == base.model
+    assert vary(ours, {"model.value_rank": None, "model.norm": base.model.norm, "model.layers": 1}).model == base.model
     assert (ours.protocol, ours.task) == ("wide", base.task)
     assert ours.optim == vary(base, {"optim.lr": 0.0025}).optim
     longer = wide(replace(shape, sequences=1_280_000))
@@ -247,7 +262,8 @@ def test_recall_starts_deep_low_rank_where_capacity_does_and_its_feedforwards_as
     silent = {"model.feedforward": 0, "model.branch_gain": None}
     assert vary(recall(shape), silent).model == capacity(shape).model
     assert (recall(shape).model.branch_gain, recall(shape).model.head_init) == (0.0, "address")
-    for changes in ({"sequences": 999_999}, {"rank": 64}, {"layers": 1}):
+    assert recall(replace(shape, sequences=64_000)).model == recall(shape).model
+    for changes in ({"heads": 9}, {"rank": 64}, {"layers": 1}):
         assert recall(replace(shape, **changes)).model.head_init is None
 
 

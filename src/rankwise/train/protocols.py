@@ -25,8 +25,10 @@ _FEEDFORWARD = 2048
 _LARGE = 16.0
 _VOTERS = 8
 _SLOW = 0.4
+_HIGHEST_RATE = 0.01
 _SEEING_ITSELF: dict[str, object] = {"model.last_residual": None, "model.last_residual_start": 0.0}
-_BY_ADDRESS: dict[str, object] = {"model.head_init": "address", "model.norm": "none", **_SEEING_ITSELF}
+_BARE: dict[str, object] = {"model.norm": "none", **_SEEING_ITSELF}
+_BY_ADDRESS: dict[str, object] = {"model.head_init": "address", **_BARE}
 _IN_GROUPS: dict[str, object] = {"model.head_init": "shared", **_SEEING_ITSELF}
 
 
@@ -121,10 +123,10 @@ def capacity(cell: Cell) -> RunSpec:
       head against each (``nn.head_starts``): votes, which the feed-forward can count. From random values they come to
       that late or not at all, and at a high rate they lose it again: theirs is .4 of that of heads alone. With fewer
       sequences they would gain as well; there the laptop figures are, which have heads alone.
-    - With a million sequences the earlier of several layers of low rank start as votes on one address, by which the
-      last one searches (``nn.head_starts``): from elsewhere few starts come to that, and what they reach is luck. No
-      norm either, twice the rate, a learned weight of x_i. Fewer sequences would gain as well, as would the laptop
-      figures, which were trained before.
+    - Several layers of several heads of low rank have no norm, twice the rate (at most .01), small batches at any
+      budget and a learned weight of x_i. With no more than one head for a direction (H r <= d) the earlier ones start
+      as votes on one address, by which the last one searches (``nn.head_starts``): from elsewhere few starts come to
+      that, and what they reach is luck. More heads are better off with values of their own, and start as nothing.
     - No residual around the last attention: the output is what the heads bring. With it, x_i is an error that W_O has
       to outgrow. Fewer than dim/rank heads leave some dimensions unanswered, where -x_i is a guess: there x_i has one
       learned weight, 0 at the start. With more heads that weight changes nothing.
@@ -134,6 +136,10 @@ def capacity(cell: Cell) -> RunSpec:
       by a cosine. Full rank can be exact: its errors are near ties, fewer with every smaller scale of noise, so that
       there each scale of the rate gets as many steps ("scales"). Half the error; low rank loses by it.
     """
+    if _low_rank_in_depth(cell):
+        start = {**_BY_ADDRESS, "model.branch_gain": None} if _share_an_address(cell) else _BARE
+        rate = min(_HIGHEST_RATE, 2 * _rate(cell))
+        return vary(_heads_alone(cell, batch=_SMALL_BATCH), {**start, "optim.lr": rate})
     heads_alone = _heads_alone(cell)
     without_norm = {"model.norm": "none", "optim.lr": 2 * heads_alone.optim.lr}
     if cell.sequences < _MANY:
@@ -141,9 +147,6 @@ def capacity(cell: Cell) -> RunSpec:
         return vary(heads_alone, without_norm) if outweigh else heads_alone
     steps = cell.sequences // _SMALL_BATCH
     without_norm |= {"optim.steps": steps, "optim.batch": _SMALL_BATCH, "optim.epoch_steps": steps // 20}
-    if _able_to_share_an_address(cell):
-        # branch_gain has nothing left to silence here, but it is part of the ids of the kept runs
-        return vary(heads_alone, without_norm | _BY_ADDRESS | {"model.branch_gain": None})
     votes = _enough_to_vote(cell)
     if not votes and not _several_heads_a_direction(cell):
         return heads_alone
@@ -159,9 +162,10 @@ def capacity(cell: Cell) -> RunSpec:
     )
 
 
-def _heads_alone(cell: Cell) -> RunSpec:
+def _heads_alone(cell: Cell, *, batch: int | None = None) -> RunSpec:
     """``capacity`` without its feed-forward, which the other protocols start from."""
-    steps = max(1, cell.sequences // _batch(cell))
+    batch = batch or _batch(cell)
+    steps = max(1, cell.sequences // batch)
     answers_all = cell.heads * cell.rank >= cell.dim
     return RunSpec(
         protocol="capacity",
@@ -179,10 +183,10 @@ def _heads_alone(cell: Cell) -> RunSpec:
             branch_gain=0.0,
         ),
         optim=OptimSpec(
-            lr=min(0.01, 0.16 / cell.dim),
+            lr=_rate(cell),
             lr_multipliers=LrMultipliers(temperature=50.0),
             steps=steps,
-            batch=_batch(cell),
+            batch=batch,
             schedule="scales" if cell.rank >= cell.dim else "cosine",
             warmup=min(100, steps // 10),
             epoch_steps=max(1, min(_EPOCH, steps)) if steps < 1000 else max(_EPOCH, steps // 20),
@@ -201,7 +205,7 @@ def wide(cell: Cell) -> RunSpec:
 
     gives the weights of the one to the other: same dim, points, layers, heads and rank, and never more parameters than
     the paper's. Nothing is normalised: where heads disagree a short answer is the best one, and a fixed length forbids
-    it. LOG.md has what either is worth; with values of rank r the missing norms do harm at three layers.
+    it. LOG.md has what either is worth.
     """
     base = _heads_alone(cell)
     value_rank = min(cell.dim, cell.rank + _FEEDFORWARD // cell.heads)
@@ -244,7 +248,7 @@ def recall(cell: Cell) -> RunSpec:
             "model.feedforward": _FEEDFORWARD,
             **({"model.norm": "none", "model.feedforward_gain": _LARGE} if large else {}),
             **(_IN_GROUPS if votes and large else {}),
-            **(_BY_ADDRESS if cell.sequences >= _MANY and _able_to_share_an_address(cell) else {}),
+            **(_BY_ADDRESS if _share_an_address(cell) else {}),
             "optim.lr": 2 * base.optim.lr,
             "optim.betas": (0.9, 0.99),
             "optim.lr_multipliers.feedforward": 1.0 if large else 0.4,
@@ -268,14 +272,23 @@ def _enough_to_vote(cell: Cell) -> bool:
     return cell.layers == 1 and cell.rank < cell.dim and cell.heads * cell.rank >= _VOTERS * cell.dim
 
 
-def _able_to_share_an_address(cell: Cell) -> bool:
+def _low_rank_in_depth(cell: Cell) -> bool:
     """Several layers of several heads of a low rank."""
     return cell.layers > 1 and cell.heads > 1 and cell.rank < cell.dim
+
+
+def _share_an_address(cell: Cell) -> bool:
+    """Such layers with at most one head for a direction: with four or more, values of their own are worth more."""
+    return _low_rank_in_depth(cell) and cell.heads * cell.rank <= cell.dim
 
 
 def _mostly_feedforward(cell: Cell) -> bool:
     """No more weights in the heads (4 d H r) than in the paper's feed-forward (2 d 2048)."""
     return 2 * cell.heads * cell.rank <= _FEEDFORWARD
+
+
+def _rate(cell: Cell) -> float:
+    return min(_HIGHEST_RATE, 0.16 / cell.dim)
 
 
 def _batch(cell: Cell) -> int:
