@@ -20,7 +20,7 @@ SMOKE = address.PRESETS["smoke"]
 def smoke():
     said = []
     data = address.compute(SMOKE, said.append)
-    assert said[0] == "dim 16, 8 points, 1 layers"
+    assert said[0] == "dim 16, points 8, layers 1"
     return data
 
 

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Sizes of the figure: ``depths`` at the first of ``counts`` and ``dims``, whose others have three layers."""
+    """Sizes of the figure: ``depths`` at the first of ``dims`` and of ``counts`` (of points), whose others have three
+    layers; ranks are ``shares`` of the points."""
 
     dims: tuple[int, ...]
     counts: tuple[int, ...]
@@ -94,7 +95,7 @@ def compute(settings: Settings, say: Say = lambda line: None) -> Address:
     cells += [(dim, other, 3) for other in settings.counts[1:]] + [(other, count, 3) for other in settings.dims[1:]]
     searches = []
     for d, points, layers in cells:
-        say(f"dim {d}, {points} points, {layers} layers")
+        say(f"dim {d}, points {points}, layers {layers}")
         searches += [fitted_search(d, points, layers, rank, settings) for rank in _ranks(settings, d, points)]
     limits = [limit(dim, count, rank, settings) for rank in _ranks(settings, dim, count)]
     return Address(searches=searches, limits=limits)
