@@ -14,11 +14,10 @@ from collections.abc import Sequence
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import pad
 
-from rankwise.errors import InvalidInputError, require_int, require_number
+from rankwise.errors import require_number
 from rankwise.nn.attention import MultiheadAttention
-from rankwise.nn.constructions import balanced_weights
+from rankwise.nn.constructions import balanced_weights, coordinate_blocks
 from rankwise.nn.transformer import Transformer
 from rankwise.spec import ModelSpec
 
@@ -62,16 +61,14 @@ def address_search(
     coordinates, ``gain`` times; after a step those of the address are overwritten and answered by 0. Without steps this
     is one layer whose heads all search in the same r dimensions.
     """
-    if require_int("rank", rank, minimum=1) >= require_int("dim", dim, minimum=2):
-        raise InvalidInputError(f"rank: expected less than dim={dim}, so that there are heads to add, got {rank}")
+    blocks = coordinate_blocks(dim, rank)
     for name, number in (("beta", beta), ("gain", gain), ("scale", scale)):
         require_number(name, number, above=0)
-    heads = -(-dim // rank)
+    heads = len(blocks)
     spec = ModelSpec(
         dim=dim, layers=len(steps) + 1, heads=heads, rank=rank, bias=False, norm="none", last_residual=False
     )
     model = Transformer(spec, dtype=dtype)
-    blocks = pad(torch.eye(dim, dtype=torch.float64), (0, 0, 0, heads * rank - dim)).unflatten(0, (heads, rank))
     address = blocks[:1].expand_as(blocks)
     *earlier, last = (layer for layer in model.attention_layers() if isinstance(layer, MultiheadAttention))
     weights = balanced_weights(heads)[:, None, None]

@@ -177,18 +177,24 @@ def linear_scores(dim: int, rank: int, scale: float, *, dtype: torch.dtype = tor
     The constants cancel, the projections add up to I, and ``sum_j <x_j - mean(x), y> x_j / N + O(s)`` is left, the work
     of scores of full rank. What rank limits is what a softmax does beyond the first degree.
     """
-    if require_int("rank", rank, minimum=1) >= require_int("dim", dim, minimum=2):
-        raise InvalidInputError(f"rank: expected less than dim={dim}, so that there are heads to add, got {rank}")
+    blocks = coordinate_blocks(dim, rank)
     require_number("scale", scale, above=0)
-    heads = -(-dim // rank)
+    heads = len(blocks)
     weights = balanced_weights(heads)
-    blocks = pad(torch.eye(dim, dtype=torch.float64), (0, 0, 0, heads * rank - dim)).unflatten(0, (heads, rank))
     layer = MultiheadAttention(dim, heads, rank, value_rank=dim, bias=False, dtype=dtype)
     layer.q_weight.copy_(blocks * (scale * math.sqrt(rank) / weights)[:, None, None])
     layer.k_weight.copy_(blocks)
     layer.v_weight.copy_(torch.eye(dim).expand(heads, dim, dim))
     layer.o_weight.copy_(torch.eye(dim) * (weights / scale)[:, None, None])
     return layer
+
+
+def coordinate_blocks(dim: int, rank: int) -> Float[Tensor, "H R D"]:
+    """The coordinates cut into blocks P_h of ``rank`` for d/r heads (rounded up; the last block ends in zeros)."""
+    if require_int("rank", rank, minimum=1) >= require_int("dim", dim, minimum=2):
+        raise InvalidInputError(f"rank: expected less than dim={dim}, so that there are heads to add, got {rank}")
+    heads = -(-dim // rank)
+    return pad(torch.eye(dim, dtype=torch.float64), (0, 0, 0, heads * rank - dim)).unflatten(0, (heads, rank))
 
 
 def balanced_weights(heads: int) -> Float[Tensor, "H"]:

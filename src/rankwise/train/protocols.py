@@ -129,7 +129,7 @@ def capacity(cell: Cell) -> RunSpec:
       that, and what they reach is luck. More heads are better off with values of their own, and start as nothing.
     - No residual around the last attention: the output is what the heads bring. With it, x_i is an error that W_O has
       to outgrow. Fewer than dim/rank heads leave some dimensions unanswered, where -x_i is a guess: there x_i has one
-      learned weight, 0 at the start. With more heads that weight changes nothing.
+      learned weight, 0 at the start. With more heads in one layer that weight changes nothing.
     - Otherwise earlier layers start as the identity (their W_O is 0), so that depth starts where one layer does.
     - One learned temperature a head, with 50 times the learning rate: an exact head needs scores of hundreds.
     - Learning rate .16/dim, at most .01, after a short warm-up; all layers start differently. Below full rank it falls
