@@ -25,6 +25,17 @@ def test_the_papers_protocol_spends_the_papers_budget_on_the_papers_grid():
     assert [(run.task.points, run.model.rank) for run in runs[:5]] == [(4, rank) for rank in (1, 8, 16, 32, 64)]
 
 
+@pytest.mark.parametrize(
+    ("protocol", "expected"),
+    [("capacity", {4: 51_200, 16: 51_200, 64: 12_800, 256: 3_200}), ("paper", dict.fromkeys((4, 16, 64, 256), 51_200))],
+)
+def test_sequences_asked_for_keep_the_proportions_between_numbers_of_points(protocol, expected):
+    runs = list(figure4.sweep("paper", protocol=protocol, ranks=(32,), sequences=51_200).expand())
+    assert {run.task.points: run.optim.steps * run.optim.batch for run in runs} == expected
+    alone = figure4.sweep("paper", protocol=protocol, ranks=(32,), sequences=51_200, pieces=(3,))
+    assert [run.id for run in alone.expand()] == [runs[2].id], "a piece is the same run as in the whole"
+
+
 def measured(preset, own, other):
     rows = []
     for points in EVALUATED:

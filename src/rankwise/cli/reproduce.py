@@ -60,7 +60,8 @@ def reproduce(
         protocol: How to train: capacity (the best we know for heads as the paper's, the default), wide (the same with
             whole values, at most the paper's parameters), paper (the authors' recipe to the letter) or recall (ours on
             few sequences again and again, for training errors like the authors').
-        sequences: Training examples of every run, instead of the preset's.
+        sequences: Training examples of every run, instead of the preset's (figure4: of the longest runs, the others in
+            proportion).
         pieces: Train only these parts of the preset, counted from 1 in the order that its recipe lists.
         ranks: Train only these of the preset's ranks (figure1, figure3, figure4).
         patience: End a run after so many epochs that did not lower the held-out error by a thousandth (figure1).

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankwise.errors import require_choice
+from rankwise.errors import require_choice, require_int
 from rankwise.recipes.baselines import trivial_errors
 from rankwise.recipes.cells import (
     LATER_SEQUENCES,
@@ -77,9 +77,13 @@ def sweep(
     pieces: tuple[int, ...] = (),
     ranks: tuple[int, ...] = (),
 ) -> SweepSpec:
-    """The runs of the figure, few points first; a piece is one number of points."""
+    """The runs of the figure, few points first; a piece is one number of points.
+
+    The longest runs have the ``sequences`` asked for, the others as many fewer as they have in the preset.
+    """
     require_choice("preset", preset, tuple(PRESETS))
     settings, train_as = PRESETS[preset], trained_by(protocol)
+    budgets = _budgets(settings, protocol, sequences)
     runs = [
         train_as(
             Cell(
@@ -88,13 +92,24 @@ def sweep(
                 layers=_LAYERS,
                 heads=heads_for_budget(settings.dim, rank, _EXPONENT),
                 rank=rank,
-                sequences=budget(sequences, own, full_size=settings.full_size, protocol=protocol),
+                sequences=own,
             )
         )
-        for points, own in chosen_pieces(pieces, list(settings.sequences.items()), preset)
+        for points, own in chosen_pieces(pieces, list(budgets.items()), preset)
         for rank in chosen_ranks(ranks, settings.ranks, preset)
     ]
     return seeded_sweep(f"figure4 ({preset}, {protocol})", runs, seeds, in_order=settings.full_size)
+
+
+def _budgets(settings: Settings, protocol: str, asked: int | None) -> dict[int, int]:
+    """The sequences of a run, by the number of points."""
+    own = {
+        points: budget(None, preset, full_size=settings.full_size, protocol=protocol)
+        for points, preset in settings.sequences.items()
+    }
+    longest = max(own.values())
+    asked = longest if asked is None else require_int("sequences", asked, minimum=1)
+    return {points: max(1, asked * number // longest) for points, number in own.items()}
 
 
 def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
