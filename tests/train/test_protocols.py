@@ -184,6 +184,16 @@ def test_deep_low_rank_trains_alike_at_any_budget_with_twice_the_rate_but_no_mor
     assert (many.optim.lr, many.optim.batch, many.optim.steps) == (lr, 64, 20_000)
 
 
+@pytest.mark.parametrize(
+    ("points", "batch", "lr"), [(4, 64, 0.005), (16, 64, 0.005), (64, 16, 0.00125), (256, 4, 0.005 / 16)]
+)
+def test_deep_low_rank_has_no_more_queries_a_step_than_sixteen_points_ask(points, batch, lr):
+    run = capacity(cell(layers=2, heads=128, rank=32, points=points, sequences=16_000))
+    assert (run.optim.batch, run.optim.steps, run.optim.lr) == (batch, 16_000 // batch, lr)
+    alone = capacity(cell(layers=1, heads=128, rank=32, points=points, sequences=16_000))
+    assert alone.optim.batch == 64, "one layer was not tried"
+
+
 def test_capacity_starts_at_the_length_of_the_targets():
     run = vary(capacity(cell(dim=16, rank=16, points=8)), {"optim.validation_batches": 1})
     model = Training(run).model
