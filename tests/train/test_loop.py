@@ -6,7 +6,7 @@ import torch
 
 from rankwise.errors import InvalidInputError
 from rankwise.nn import Transformer
-from rankwise.spec import ModelSpec, OptimSpec, RunSpec, TaskSpec, plain
+from rankwise.spec import ModelSpec, OptimSpec, RunSpec, TaskSpec, plain, vary
 from rankwise.train import loop
 from rankwise.train.contract import Diverged, Stopped
 from rankwise.train.loop import Training, run_entry, train
@@ -32,6 +32,14 @@ def test_a_finished_run_asked_again_answers_from_its_checkpoint(tmp_path):
     assert run_entry(plain(run), again) == first
     assert again.reports == []
     assert again.checkpoints == one.checkpoints, "told again, as the driver may have died before it noted the file"
+
+
+def test_a_task_without_details_runs_the_model_on_one_batch_to_say_so():
+    training = Training(vary(thirty_steps(), {"optim.validation_batches": 3}))
+    calls = []
+    training.trained.register_forward_hook(lambda *_: calls.append(1))
+    assert training.details() == {}
+    assert len(calls) == 1
 
 
 def test_a_resumed_run_tells_the_checkpoint_it_goes_on_from(tmp_path):

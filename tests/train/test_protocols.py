@@ -185,7 +185,7 @@ def test_deep_low_rank_trains_alike_at_any_budget_with_twice_the_rate_but_no_mor
 
 
 @pytest.mark.parametrize(
-    ("points", "batch", "lr"), [(4, 64, 0.005), (16, 64, 0.005), (64, 16, 0.00125), (256, 4, 0.005 / 16)]
+    ("points", "batch", "lr"), [(4, 64, 0.005), (16, 64, 0.005), (64, 16, 0.0025), (256, 4, 0.01 / 16)]
 )
 def test_deep_low_rank_has_no_more_queries_a_step_than_sixteen_points_ask(points, batch, lr):
     run = capacity(cell(layers=2, heads=128, rank=32, points=points, sequences=16_000))

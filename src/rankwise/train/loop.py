@@ -154,8 +154,13 @@ class Training:
 
     def details(self) -> dict[str, Any]:
         """The task's further numbers on the held-out examples: means, and standard errors under ``NAME_se``."""
+        found: list[dict[str, Tensor]] = []
         with torch.no_grad():
-            found = [self._task.details(self.trained(*batch.inputs), batch) for batch in self._held_out]
+            for batch in self._held_out:
+                one = self._task.details(self.trained(*batch.inputs), batch)
+                if not one:  # nothing to tell of any batch: do not run the model over the others
+                    return {}
+                found.append(one)
         table: dict[str, Any] = {}
         for name in found[0]:
             values = torch.cat([one[name].double() for one in found])
