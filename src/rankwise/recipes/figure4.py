@@ -109,7 +109,7 @@ def _budgets(settings: Settings, protocol: str, asked: int | None) -> dict[int, 
     }
     longest = max(own.values())
     asked = longest if asked is None else require_int("sequences", asked, minimum=1)
-    return {points: max(1, asked * number // longest) for points, number in own.items()}
+    return {points: asked * number // longest for points, number in own.items()}
 
 
 def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
