@@ -128,7 +128,7 @@ def capacity(cell: Cell) -> RunSpec:
       budget and a learned weight of x_i. With no more than one head for a direction (H r <= d) the earlier ones start
       as votes on one address, by which the last one searches (``nn.head_starts``): from elsewhere few starts come to
       that, and what they reach is luck. More heads are better off with values of their own, and start as nothing.
-      Beyond 16 points batch and highest rate fall as 16 / N: a step has as many queries (.46 and .38 with 64 points).
+      Beyond 16 points batch and highest rate fall as 16 / N: a step has as many queries (.46 and .39 with 64 points).
     - No residual around the last attention: the output is what the heads bring. With it, x_i is an error that W_O has
       to outgrow. Fewer than dim/rank heads leave some dimensions unanswered, where -x_i is a guess: there x_i has one
       learned weight, 0 at the start. With more heads in one layer that weight changes nothing.
