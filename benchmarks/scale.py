@@ -19,9 +19,8 @@ import numpy as np
 
 from benchmarks import ray_runs
 from rankwise.recipes import figure1
-from rankwise.spec import RunSpec, SweepSpec
+from rankwise.spec import RunSpec, TaskSpec, heads_for_budget
 from rankwise.sweep.cost import Rate, run_calls, run_flops, run_scores, run_seconds
-from rankwise.sweep.plan import plan_sweep
 from rankwise.sweep.progress import duration
 from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity, paper
 
@@ -31,13 +30,14 @@ SEEDS = range(5)
 STUDY_RUNS = 100_000
 CHECKPOINT_SECONDS = 30.0
 PRICE = 0.04  # dollars a core and hour, an assumption: what clouds ask for a shared core
+_SMALL, _LARGE = (TaskSpec(name="farthest", dim=dim, points=points) for dim, points in ((16, 8), (64, 16)))
 MEASURED = (
-    capacity(Cell(dim=16, points=8, layers=1, heads=1, rank=16, sequences=96_000)),
-    capacity(Cell(dim=16, points=8, layers=3, heads=8, rank=8, sequences=128_000)),
-    capacity(Cell(dim=64, points=16, layers=1, heads=512, rank=1, sequences=1_280_000)),
-    capacity(Cell(dim=64, points=16, layers=3, heads=64, rank=8, sequences=1_280_000)),
-    capacity(Cell(dim=64, points=16, layers=1, heads=64, rank=64, sequences=1_280_000)),
-    paper(Cell(dim=64, points=16, layers=3, heads=8, rank=8, sequences=1_280_000)),
+    capacity(Cell(task=_SMALL, layers=1, heads=1, rank=16, sequences=96_000)),
+    capacity(Cell(task=_SMALL, layers=3, heads=8, rank=8, sequences=128_000)),
+    capacity(Cell(task=_LARGE, layers=1, heads=512, rank=1, sequences=1_280_000)),
+    capacity(Cell(task=_LARGE, layers=3, heads=64, rank=8, sequences=1_280_000)),
+    capacity(Cell(task=_LARGE, layers=1, heads=64, rank=64, sequences=1_280_000)),
+    paper(Cell(task=_LARGE, layers=3, heads=8, rank=8, sequences=1_280_000)),
 )
 
 
@@ -136,10 +136,9 @@ def estimate(runs: Sequence[RunSpec], copies: int, workers: int, rate: Rate, ove
 
 def studies() -> dict[str, tuple[list[RunSpec], int]]:
     """Name, runs, and how often each is repeated (seeds)."""
-    twentieth = PAPER_SEQUENCES // 20
-    full = _distinct(figure1.sweep("paper-whole", protocol="paper"))
-    short = _distinct(figure1.sweep("paper-whole", protocol="capacity", sequences=twentieth))
-    small = _distinct(figure1.sweep("laptop"))
+    full = [paper(cell) for cell in _grid(PAPER_SEQUENCES)]
+    short = [capacity(cell) for cell in _grid(PAPER_SEQUENCES // 20)]
+    small = list(figure1.FIGURE.sweep("laptop", seeds=1).expand())
     return {
         f"The paper's grid, its protocol ({len(full) * len(SEEDS)} runs of 25.6 million sequences)": (full, len(SEEDS)),
         f"The paper's grid, `capacity` ({len(short) * len(SEEDS)} runs of a twentieth)": (short, len(SEEDS)),
@@ -147,8 +146,14 @@ def studies() -> dict[str, tuple[list[RunSpec], int]]:
     }
 
 
-def _distinct(sweep: SweepSpec) -> list[RunSpec]:
-    return [run.spec for run in plan_sweep(sweep).runs]
+def _grid(sequences: int) -> list[Cell]:
+    """All of the paper's Figure 1: every depth, budget and rank."""
+    return [
+        Cell(task=_LARGE, layers=layers, heads=heads_for_budget(64, rank, exponent), rank=rank, sequences=sequences)
+        for layers in (1, 3, 5)
+        for exponent in (1.0, 1.5, 2.0)
+        for rank in (1, 2, 4, 8, 16, 32, 64)
+    ]
 
 
 def page(rate: Rate, overheads: Overheads) -> str:

@@ -1,22 +1,35 @@
-"""Rows of recipes from fixed numbers, and runs trained for a few steps without a worker."""
+"""Trained runs of recipes from fixed numbers, their points, and runs trained for a few steps without a worker."""
 
-from rankwise.recipes.rows import result_row
+from rankwise.recipes.rows import points_of
 from rankwise.recipes.trained import TrainedRun
 from rankwise.spec import vary
 from rankwise.train.checkpoint import write_checkpoint
 from rankwise.train.loop import Training
 
 
-def trained(run, error, error_se=0.001, **fields):
+def trained(run, error, error_se=0.001, *, weights=None, **result):
     """``run`` as if it had reached ``error``."""
     sequences = run.optim.steps * run.optim.batch
-    numbers = {"error": error, "error_se": error_se, "train_min": error, "sequences": sequences, "seconds": 2.0}
-    return TrainedRun(run=run, **numbers | fields)
+    numbers = {"error": error, "error_se": error_se, "train_min": error, "sequences": sequences}
+    return TrainedRun(run=run, result={**numbers, "steps": run.optim.steps, **result}, seconds=2.0, weights=weights)
 
 
-def rows_of(figure, sweep, error_of, extra_of=lambda run: {}):
-    """One row for every run of ``sweep``: its error and its extra columns are functions of the run."""
-    return [result_row(figure, trained(run, error_of(run)), extra_of(run)) for run in sweep.expand()]
+def rows_of(figure, preset, error_of, measured_of=None, **options):
+    """The rows of a figure whose errors, and measured columns if given, are functions of the run."""
+    runs = [trained(run, error_of(run)) for run in figure.sweep(preset, **options).expand()]
+    if measured_of is None:
+        return figure.rows(runs)
+    kept, figure.measured = figure.measured, lambda one: [measured_of(one.run)]
+    try:
+        return figure.rows(runs)
+    finally:
+        del figure.measured
+        assert figure.measured == kept
+
+
+def points_from(figure, preset, error_of, measured_of=None, **options):
+    """The points of ``rows_of``."""
+    return points_of(rows_of(figure, preset, error_of, measured_of, **options), figure.keys)
 
 
 def trained_here(run, directory, steps=5):
@@ -27,4 +40,4 @@ def trained_here(run, directory, steps=5):
         training.advance()
     result = training.result()
     path, _ = write_checkpoint(directory, training.state())
-    return trained(short, result.error, result.error_se, weights=path)
+    return TrainedRun(run=short, result=result.to_json(), seconds=result.seconds, weights=path)

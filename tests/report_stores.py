@@ -33,7 +33,7 @@ def trade_off_runs(*, dim=8, seeds=2, layers=(1, 3), protocols=("capacity",)):
 
 def theorem_runs(*, dim=8):
     """Bare softmax heads on two orthogonal points."""
-    bare = ModelSpec(dim=dim, heads=1, rank=1, norm="none", residual=False, bias=False, value_rank=dim)
+    bare = ModelSpec(dim=dim, heads=1, rank=1, norm="none", residual="none", bias=False, value_rank=dim)
     task = TaskSpec(name="nearest", dim=dim, points=2, distribution="orthogonal")
     optim = OptimSpec(lr=0.01, steps=100, batch=16)
     return [
@@ -75,11 +75,11 @@ def attention_of(run, tokens=16):
     return {"tokens": tokens, "steps": steps, "hardmax": hardmax, "effective": halved}
 
 
-def write_store(directory, runs, *, failed=(), diverged=(), epochs=10):
+def write_store(directory, runs, *, failed=(), diverged=(), epochs=10, spec_of=plain):
     """A store in ``directory`` with all ``runs`` done, and others that failed (run, reason) or diverged."""
     with open_store(directory) as store, store.transaction():
         lost = [run for run, _ in (*failed, *diverged)]
-        store.add([(run.id, json.dumps(plain(run))) for run in (*runs, *lost)])
+        store.add([(run.id, json.dumps(spec_of(run))) for run in (*runs, *lost)])
         for run in (*runs, *lost):
             store.begin(run.id, VERSIONS, MACHINE)
         for run in runs:

@@ -66,7 +66,8 @@ def models(draw, dim):
         bias=draw(st.booleans()),
         feedforward=draw(st.integers(0, 4096)),
         norm=draw(st.sampled_from(["rms", "unit", "none"])),
-        residual=draw(st.booleans()),
+        residual=draw(st.sampled_from(["plain", "learned", "none"])),
+        init=draw(st.sampled_from(["standard", "identity", "paper"])),
     )
 
 
@@ -86,10 +87,9 @@ def optims(draw):
         steps=epoch * epochs,
         batch=batch,
         micro_batch=draw(st.sampled_from([None, 1, batch])),
-        schedule=draw(st.sampled_from(["cosine", "linear", "scales", "constant", "paper"])),
+        schedule=draw(st.sampled_from(["cosine", "scales", "paper"])),
         warmup=epoch * draw(st.integers(0, epochs)),
         epoch_steps=epoch,
-        ema=draw(optional(decays)),
         patience=draw(optional(sizes)),
     )
 
@@ -102,7 +102,7 @@ def runs(draw):
         model=draw(models(dim)),
         optim=draw(optims()),
         seed=draw(st.integers(0, 2**63 - 1)),
-        protocol=draw(st.sampled_from(["custom", "paper", "capacity", "recall", "wide"])),
+        protocol=draw(st.sampled_from(["custom", "paper", "capacity"])),
         dtype=draw(st.sampled_from(["float32", "float64", "bfloat16"])),
         device=draw(st.sampled_from(["cpu", "cuda", "auto"])),
         time_limit=draw(optional(positive)),

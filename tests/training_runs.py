@@ -7,7 +7,7 @@ from rankwise.train.loop import Training
 
 
 def thirty_steps(optimizer="muon", **fields):
-    """Everything that has state: two optimisers, an average, patience, partial epochs, micro-batches."""
+    """Everything that has state: two optimisers, patience, partial epochs, micro-batches."""
     optim = OptimSpec(
         optimizer=optimizer,
         lr=0.01,
@@ -17,13 +17,12 @@ def thirty_steps(optimizer="muon", **fields):
         micro_batch=4,
         clip=1.0,
         epoch_steps=7,
-        ema=0.9,
         patience=50,
         validation_batches=2,
         validation_batch=8,
         weight_decay=0.1,
     )
-    model = ModelSpec(dim=6, heads=2, rank=3, feedforward=8, temperature="learned", output_gain=3.0)
+    model = ModelSpec(dim=6, heads=2, rank=3, feedforward=8, temperature="learned", residual="learned")
     whole = {"task": TaskSpec(name="farthest", dim=6, points=4), "model": model, "optim": optim}
     return RunSpec(**whole | fields)
 

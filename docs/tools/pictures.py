@@ -15,7 +15,12 @@ from docs.tools.commands import Python, Reader, blocks_of
 from PIL import Image
 
 DOCS = Path(__file__).parents[1]
-DRAWN = {"barrier": "figures/barrier.png", "theorem": "figures/theorem.png", "need": "need.png", "report": "report.png"}
+DRAWN = {
+    "barrier": "figures/barrier-smoke.png",
+    "theorem": "figures/theorem-smoke.png",
+    "need": "need.png",
+    "report": "report.png",
+}
 WIDTH = 1400  # pixels: sharp at twice the width of a page's column
 COLOURS = 64  # enough for lines and text; a quarter of the bytes
 _FLAGS = (

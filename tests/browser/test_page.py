@@ -115,7 +115,7 @@ def test_toggles_change_what_they_should(opened):
 
 def test_training_curves_are_named_by_what_they_are(opened):
     label = "return [...document.querySelectorAll('#training-body .axes .label')].at(-1).textContent"
-    assert opened.execute_script(label) == "↑ squared error a query"
+    assert opened.execute_script(label) == "↑ squared error per query"
     click(opened, '#training-body input[name="training-curve"][value="train"]')
     assert opened.execute_script(label) == "↑ training loss"  # some tasks train on another loss than their error
 

@@ -136,7 +136,7 @@ def test_files_that_cannot_be_meant_are_named_without_a_traceback(reader, tmp_pa
 
 WRITERS = [
     (["reproduce", "barrier", "--preset", "smoke", "--out", "FILE"], "--out"),
-    (["reproduce", "figure1", "--preset", "smoke", "--keep", "FILE"], "--keep"),
+    (["reproduce", "figure1", "--preset", "smoke", "--out", "FILE"], "--out"),
     (["need", "keys.npy", "--figure", "FILE/need.png"], "--figure"),
     (["need", "keys.npy", "-o", "FOLDER"], "-o"),
     (["need", "keys.npy", "--page", "FOLDER"], "--page"),
@@ -188,7 +188,7 @@ NUMBERS = [
     ["reproduce", "figure1", "--protocol", "odd"],
     ["reproduce", "figure1", "--seeds", "0"],
     ["reproduce", "figure1", "--preset", "smoke", "--workers", "0"],
-    ["reproduce", "figure1", "--preset", "smoke", "--pieces", "99"],
+    ["reproduce", "figure1", "--preset", "smoke", "--only", "rank=99"],
     ["reproduce", "barrier", "--seeds", "2"],
     ["demo", "--workers", "0"],
     ["need"],

@@ -21,8 +21,8 @@ def test_prints_a_table_and_ends_with_the_files(tmp_path: Path, capsys: pytest.C
     seen = capsys.readouterr()
     assert "laws (smoke)" in seen.out
     assert "needed" in seen.out
-    files = seen.out.splitlines()[-3:]
-    assert files == [str(tmp_path / f"laws.{kind}") for kind in ("png", "svg", "json")]
+    files = seen.out.splitlines()[-4:]
+    assert files == [str(tmp_path / f"laws-smoke.{kind}") for kind in ("png", "svg", "json", "md")]
     assert all(Path(name).stat().st_size > 0 for name in files)
     assert "heads of dimension" in seen.err
 
@@ -32,7 +32,7 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answer = json.loads(capsys.readouterr().out)
     assert (answer["figure"], answer["preset"]) == ("laws", "smoke")
     assert answer["rows"][0]["needed"] == 32
-    assert [Path(name).suffix for name in answer["files"]] == [".png", ".svg", ".json"]
+    assert [Path(name).suffix for name in answer["files"]] == [".png", ".svg", ".json", ".md"]
 
 
 @pytest.mark.parametrize(

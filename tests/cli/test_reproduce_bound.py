@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from rankwise.cli import main
-from rankwise.recipes.registry import find_recipe
+from rankwise.recipes.registry import computed_figure
 
 FIGURES = ("bound", "exponent", "features", "representation")
 
@@ -17,9 +17,9 @@ def test_a_figure_is_computed_and_drawn(figure, tmp_path, capsys):
     answer = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert answer["figure"] == figure
     assert answer["rows"]
-    assert answer["reading"].endswith(".")
-    png, svg, numbers = (tmp_path / f"{figure}.{kind}" for kind in ("png", "svg", "json"))
-    assert answer["files"] == [str(path) for path in (png, svg, numbers)]
+    assert all(line.endswith(".") for line in answer["reading"])
+    png, svg, numbers, page = (tmp_path / f"{figure}-smoke.{kind}" for kind in ("png", "svg", "json", "md"))
+    assert answer["files"] == [str(path) for path in (png, svg, numbers, page)]
     assert png.read_bytes().startswith(b"\x89PNG")
     assert png.stat().st_size > 20_000
     assert "</svg>" in svg.read_text()
@@ -29,6 +29,6 @@ def test_a_figure_is_computed_and_drawn(figure, tmp_path, capsys):
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_missing_extra_is_named_before_the_work(figure, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(find_recipe(figure), "compute", lambda *_: pytest.fail("computed what cannot be drawn"))
+    monkeypatch.setattr(computed_figure(figure), "compute", lambda *_: pytest.fail("computed what cannot be drawn"))
     assert main(["reproduce", figure, "--preset", "smoke", "--out", str(tmp_path)]) == 2
     assert "pip install 'rankwise[report]'" in capsys.readouterr().err

@@ -19,7 +19,6 @@ class RunOtherwise:
 
 AS_IT_STANDS = ()
 DRY = ("--dry-run",)
-SMOKE = ("--preset", "smoke")
 EXCEPTIONS = tuple(
     RunOtherwise(*entry)
     for entry in (
@@ -32,13 +31,12 @@ EXCEPTIONS = tuple(
         (r"\. \.venv/bin/activate", None, None, "a shell's own"),
         (r"\.venv/bin/rankwise demo", None, None, "minutes; tests/cli/test_demo.py runs it in small"),
         # Planned, not trained.
-        (r"rankwise reproduce (figure1|theorem|language)( --seeds 3| --keep results)?( +#.*)?", DRY, DRY, "minutes"),
+        (r"rankwise reproduce (figure1|theorem|language|repeated)( --out results)?( +#.*)?", DRY, DRY, "minutes"),
         (r"rankwise reproduce figure1 --preset paper --engine ray .*", DRY, DRY, "a cluster, and days"),
         (r"rankwise sweep grid.toml --engine ray.*", DRY, DRY, "a cluster; tests/sweep/engines/test_ray.py has one"),
         (r"rankwise sweep examples/grid.toml( +#.*)?", DRY, DRY, "minutes; reproduce-a-figure.md trains a smaller one"),
         # In full when there is time.
         (r"rankwise reproduce (figure1|theorem) --preset smoke", DRY, AS_IT_STANDS, "trains for 20 s or more"),
-        (r"rankwise reproduce figure1 --no-train", None, SMOKE, "draws what the smoke preset has trained"),
         (r"rankwise reproduce barrier( +#.*)?", None, AS_IT_STANDS, "a minute; the tutorial has its smoke preset"),
         (r"rankwise need .*", ("--steps", "4"), AS_IT_STANDS, "trains forms for 10 s"),
         (r"rankwise sweep ranks.toml --store my-runs", DRY, AS_IT_STANDS, "trains for 10 s"),

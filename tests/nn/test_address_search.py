@@ -66,8 +66,8 @@ def test_what_a_softmax_adds_to_the_iteration_shrinks_with_its_scale():
 def test_the_stack_has_the_heads_of_the_figure_and_nothing_else():
     model = address_search(64, 8, STEPS, 10.0)
     assert (model.spec.layers, model.spec.heads, model.spec.rank, model.spec.value_rank) == (3, 8, 8, None)
-    assert model.spec.feedforward == 0
-    assert sum(parameter.numel() for parameter in model.parameters()) == 3 * 4 * 64 * 64
+    assert (model.spec.feedforward, model.spec.residual) == (0, "learned")
+    assert sum(parameter.numel() for parameter in model.parameters()) == 3 * (4 * 64 * 64 + 1)
 
 
 def test_many_small_steps_turn_addresses_to_the_leading_eigenvectors():

@@ -69,7 +69,7 @@ def test_wrong_tokens_are_refused():
 
 
 def test_latent_attention_stands_in_every_layer_and_attends_to_its_own_tokens():
-    model = Transformer(model_spec(kv_lora_rank=4, positions="rotary", rope_head_dim=2, branch_gain=0.0))
+    model = Transformer(model_spec(kv_lora_rank=4, positions="rotary", rope_head_dim=2, init="identity"))
     assert [type(layer) for layer in model.attention_layers()] == [LatentAttention] * 2
     assert [layer.out.weight.eq(0).all().item() for layer in model.attention_layers()] == [True, False]
     with pytest.raises(InvalidInputError, match="tokens attend to themselves"):

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -19,8 +17,6 @@ def draw(*shape, seed=1):
 def specs(draw_from):
     positions = draw_from(st.sampled_from(["none", "additive", "concatenated", "rotary"]))
     average = draw_from(st.integers(1, 2))
-    last_residual = draw_from(st.sampled_from([None, False]))
-    start = draw_from(st.sampled_from([None, 0.0, -1.5])) if last_residual is None else None
     return ModelSpec(
         dim=draw_from(st.integers(2, 6)),
         layers=draw_from(st.integers(1, 3)),
@@ -31,16 +27,14 @@ def specs(draw_from):
         temperature=draw_from(st.sampled_from(["fixed", "learned"])),
         bias=draw_from(st.booleans()),
         feedforward=draw_from(st.sampled_from([0, 7])),
-        last_residual=last_residual,
-        last_residual_start=start,
+        residual=draw_from(st.sampled_from(["plain", "learned", "none"])),
         activation=draw_from(st.sampled_from(["relu", "gelu"])),
         norm=draw_from(st.sampled_from(["rms", "unit", "none"])),
         norm_place=draw_from(st.sampled_from(["pre", "post"])),
         positions=positions,
         position_dim=3 if positions == "concatenated" else 0,
         max_points=8 if positions in ("additive", "concatenated") else 0,
-        output_map=draw_from(st.booleans()),
-        init=draw_from(st.sampled_from(["standard", "paper"])),
+        init=draw_from(st.sampled_from(["standard", "identity", "paper"])),
         causal=draw_from(st.booleans()),
     )
 
@@ -155,77 +149,63 @@ def test_initial_losses_of_the_papers_experiment(layers, loss):
     assert abs(sum(losses) / len(losses) - loss) < 0.03
 
 
-def test_without_the_last_residual_the_output_is_what_the_heads_bring():
-    spec = ModelSpec(dim=6, layers=1, heads=2, rank=3, last_residual=False, norm="none")
-    model = Transformer(spec, dtype=torch.float64)
+@pytest.mark.parametrize("residual", ["learned", "none"])
+def test_one_layer_without_a_plain_residual_initially_outputs_what_its_heads_do(residual):
+    model = Transformer(ModelSpec(dim=6, heads=2, rank=3, residual=residual, norm="none"), dtype=torch.float64)
     points = draw(2, 5, 6)
     torch.testing.assert_close(model(points), model.blocks[0].attention(points), rtol=0, atol=0)
 
 
-def test_without_the_last_residual_depth_starts_where_one_layer_does():
-    """Silent earlier layers leave unit vectors as they are, so three layers compute what the last one does alone."""
-    heads = {"dim": 6, "heads": 2, "rank": 3, "bias": False}
-    fields = heads | {"last_residual": False, "norm": "unit", "branch_gain": 0.0}
-    deep = Transformer(ModelSpec(layers=3, **fields), dtype=torch.float64)
-    shallow = Transformer(ModelSpec(layers=1, **fields), dtype=torch.float64)
-    shallow.blocks[0].load_state_dict(deep.blocks[2].state_dict())
-    points = nn.functional.normalize(draw(2, 5, 6), dim=-1)
-    torch.testing.assert_close(deep(points), shallow(points))
-    assert [block.attention_residual for block in deep.blocks] == [True, True, False]
-
-
-@pytest.mark.parametrize("fields", [{"last_residual": True}, {"last_residual": False, "residual": False}])
-def test_a_last_residual_that_says_nothing_new_is_refused(fields):
-    with pytest.raises(InvalidInputError, match="last_residual: expected false or nothing"):
-        ModelSpec(dim=6, heads=2, rank=3, **fields)
-
-
-def test_the_last_residual_has_a_weight_that_starts_where_it_is_told_and_learns():
-    fields = {"dim": 6, "layers": 2, "heads": 2, "rank": 2, "norm": "none"}
-    weighed = Transformer(ModelSpec(**fields, last_residual_start=-0.5), dtype=torch.float64)
+@pytest.mark.parametrize("place", ["pre", "post"])
+def test_a_learned_residual_weighs_the_input_of_each_attention(place):
+    fields = {"dim": 6, "layers": 3, "heads": 2, "rank": 2, "feedforward": 5, "norm_place": place}
+    learned = Transformer(ModelSpec(**fields, residual="learned"), dtype=torch.float64)
     plain = Transformer(ModelSpec(**fields), dtype=torch.float64)
-    plain.load_state_dict(weighed.state_dict(), strict=False)
-    points = draw(2, 5, 6)
-    before_last, _ = plain.blocks[0](points, None, False)
-    torch.testing.assert_close(weighed(points), plain(points) - 1.5 * before_last)
-    weighed(points).sum().backward()
-    torch.testing.assert_close(weighed.blocks[1].residual_weight.grad, before_last.sum())
-    assert weighed.blocks[0].residual_weight is None
+    plain.load_state_dict(learned.state_dict(), strict=False)
+    weights, points = [block.residual_weight for block in learned.blocks], draw(2, 5, 6)
+    assert torch.stack(weights).tolist() == [1, 1, 0]
+    assert not torch.allclose(learned(points), plain(points))
+    nn.init.ones_(weights[-1])
+    torch.testing.assert_close(learned(points), plain(points))
+    (learned(points) ** 3).sum().backward()
+    assert all(weight.grad.abs() > 1e-6 for weight in weights)
 
 
-@pytest.mark.parametrize("fields", [{"last_residual": False}, {"residual": False}])
-def test_a_weight_without_a_last_residual_is_refused(fields):
-    with pytest.raises(InvalidInputError, match="last_residual_start: expected a last residual to weigh"):
-        ModelSpec(dim=6, heads=2, rank=3, last_residual_start=0.0, **fields)
+@pytest.mark.parametrize("attention", [{}, {"kv_lora_rank": 4}])
+@pytest.mark.parametrize(("residual", "kept"), [("plain", 1), ("learned", 0)])
+def test_an_identity_start_computes_what_the_last_attention_does(attention, residual, kept):
+    spec = ModelSpec(
+        dim=6, heads=2, rank=3, layers=3, feedforward=5, norm="none", init="identity", residual=residual, **attention
+    )
+    model, points = Transformer(spec, dtype=torch.float64), draw(2, 4, 6)
+    before_last, _ = model.blocks[0](points, None, False)
+    torch.testing.assert_close(before_last, points)
+    *_, last = model.attention_layers()
+    torch.testing.assert_close(model(points), kept * points + last(points))
+    assert last(points).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("fields", "mean", "std"),
+    [
+        ({"positions": "additive"}, 0, 1 / 8),
+        ({"positions": "concatenated", "position_dim": 16}, 0, 1 / 4),
+        ({"positions": "concatenated", "position_dim": 16, "init": "identity"}, 0, 1 / 4),
+        ({"positions": "additive", "init": "paper"}, -1, 1),
+        ({"positions": "concatenated", "position_dim": 16, "init": "paper"}, 0, 3**-0.5),
+    ],
+)
+def test_the_initial_scale_of_learned_positions(fields, mean, std):
+    torch.manual_seed(0)
+    table = Transformer(ModelSpec(dim=64, heads=1, rank=4, max_points=512, **fields)).positions
+    assert table.mean().item() == pytest.approx(mean, abs=0.05 * std)
+    assert table.std().item() == pytest.approx(std, rel=0.05)
 
 
 def test_unit_norm_has_one_scalar_and_unit_vectors():
     norm = UnitNorm()
     assert [p.numel() for p in norm.parameters()] == [1]
     torch.testing.assert_close(norm(torch.randn(3, 4, 5)).norm(dim=-1), torch.ones(3, 4))
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_a_feedforward_may_start_with_larger_hidden_units_and_no_biases(bias):
-    spec = ModelSpec(dim=4, layers=2, heads=1, rank=4, feedforward=32, bias=bias)
-    torch.manual_seed(0)
-    plain = Transformer(spec)
-    torch.manual_seed(0)
-    large = Transformer(replace(spec, feedforward_gain=16.0))
-    for before, after in zip(plain.blocks, large.blocks, strict=True):
-        torch.testing.assert_close(after.feedforward[0].weight, 16 * before.feedforward[0].weight)
-        torch.testing.assert_close(after.feedforward[2].weight, before.feedforward[2].weight)
-        if bias:
-            assert before.feedforward[0].bias.abs().max() > 0 == after.feedforward[0].bias.abs().max()
-
-
-@pytest.mark.parametrize(("gain", "longest"), [(None, 1.0), (0.2, 0.2)])
-def test_concatenated_positions_start_as_long_as_the_spec_says(gain, longest):
-    spec = ModelSpec(
-        dim=4, heads=1, rank=4, positions="concatenated", position_dim=64, position_gain=gain, max_points=64
-    )
-    table = Transformer(spec).positions
-    assert 0.99 * longest < table.abs().max() <= longest
 
 
 def test_concatenated_positions_make_permuted_points_tell():

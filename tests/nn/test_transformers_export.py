@@ -147,8 +147,8 @@ def test_a_whole_stack(options, tmp_path):
     [
         {"norm": "unit"},
         {"norm_place": "post"},
-        {"residual": False},
-        {"output_map": True},
+        {"residual": "none"},
+        {"residual": "learned"},
         {"positions": "additive", "max_points": 16},
         {"kv_lora_rank": 8, "rope_head_dim": 4},
         {"qk_norm": True, "feedforward": 8},

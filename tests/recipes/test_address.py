@@ -19,7 +19,7 @@ SMOKE = address.PRESETS["smoke"]
 @pytest.fixture(scope="module")
 def smoke():
     said = []
-    data = address.compute(SMOKE, said.append)
+    data = address.FIGURE.compute(SMOKE, said.append)
     assert said[0] == "dim 16, points 8, layers 1"
     return data
 
@@ -31,7 +31,7 @@ def test_depth_finds_what_one_layer_of_the_rank_does_not(smoke):
         best = next(mark.right for mark in smoke.limits if mark.rank == rank)
         assert one.right + 10 * one.right_se < three.right < best
         assert three.error + 10 * three.error_se < one.error < 1
-    # at a fourth of the rank a point, half the dimension changes less than a layer does
+    # at a fourth of a rank per point, half the dimension changes less than a layer does
     assert abs(at[16, 8, 3, 2].right - at[32, 8, 3, 2].right) < at[16, 8, 3, 2].right - at[16, 8, 1, 2].right
 
 
@@ -77,17 +77,21 @@ def test_the_best_matrix_of_the_rank_of_all_points_is_their_gram_matrix(rank, ex
 
 def test_ranks_follow_the_points_and_stay_below_the_dimension():
     wide = replace(SMOKE, dims=(8,), counts=(16,), depths=(2,), shares=(0.01, 0.25, 1.0), iterations=1, sequences=8)
-    assert [search.rank for search in address.compute(wide).searches] == [4]
+    assert [search.rank for search in address.FIGURE.compute(wide, lambda line: None).searches] == [4]
 
 
 def test_it_draws_and_says_what_is_seen(smoke, monkeypatch, tmp_path):
-    monkeypatch.setattr(address, "compute", lambda settings, say: smoke)
-    found = address.reproduce("smoke", tmp_path, lambda line: None)
-    assert [path.suffix for path in found.files] == [".png", ".svg", ".json"]
+    monkeypatch.setattr(address.AddressFigure, "compute", lambda self, settings, say: smoke)
+    found = address.FIGURE.write("smoke", "command", tmp_path, lambda line: None)
+    assert [path.suffix for path in found.files] == [".png", ".svg", ".json", ".md"]
     assert found.files[0].read_bytes().startswith(b"\x89PNG")
     data = json.loads(found.files[2].read_text(encoding="utf-8"))
     assert [(s["rank"], s["right"]) for s in data["searches"]] == [row[3:5] for row in found.rows]
     at = {row[:4]: row[4] for row in found.rows}
-    assert f"rank 4 of 16 dimensions among 8 points, by layers: {at[16, 8, 1, 4]:.0%} with 1" in found.reading
+    depths, limit, points, dims = found.reading
+    assert f"rank 4 of 16 dimensions among 8 points, by layers: {at[16, 8, 1, 4]:.0%} with 1" in depths
+    assert f"{smoke.limits[-1].right:.0%}" in limit
     low, high = sorted((at[16, 8, 3, 4], at[16, 4, 3, 2]))
-    assert f"Three layers of rank N/2: {low:.0%} to {high:.0%}" in found.reading
+    assert f"Three layers of rank N/2: {low:.0%} to {high:.0%}" in points
+    low, high = sorted((at[16, 8, 3, 4], at[32, 8, 3, 4]))
+    assert f"Three layers of rank 4 among 8 points: {low:.0%} to {high:.0%}" in dims

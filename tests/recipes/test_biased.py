@@ -3,29 +3,28 @@ import math
 import pytest
 import torch
 
-from rankwise.recipes import biased
-from rankwise.recipes.biased import PRESETS, draw, lines_of, reading
+from rankwise.recipes.biased import FIGURE, PRESETS, margin_deviation
 from rankwise.train.build import build_model, build_task
-from recipe_rows import rows_of, trained
+from recipe_rows import points_from, rows_of
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))
 def test_runs_are_bare_layers_that_can_tell_the_two_points_apart(preset):
     settings = PRESETS[preset]
-    runs = list(biased.sweep(preset).expand())
-    assert len({run.id for run in runs}) == len(settings.ranks) * len(settings.biases)
+    runs = list(FIGURE.sweep(preset, seeds=1).expand())
+    assert len(runs) == len(settings.ranks) * len(settings.biases)
     assert {run.model.heads for run in runs} == {settings.heads}
     assert max(settings.ranks) == settings.dim + 1
     for run in runs:
-        assert (run.model.layers, run.model.norm, run.model.residual, run.model.feedforward) == (1, "none", False, 0)
+        assert (run.model.layers, run.model.norm, run.model.residual, run.model.feedforward) == (1, "none", "none", 0)
         assert (run.model.positions, run.model.position_dim) == ("concatenated", 1)
     deviations = sorted({run.task.biases[0] / math.sqrt(2 / settings.dim) for run in runs})
     assert deviations == pytest.approx(settings.biases)
 
 
 def test_a_head_of_rank_one_more_than_the_dimension_computes_the_target():
-    """The claim of the docstring, with weights written down: scores beta(<x, y> + bias of the first point)."""
-    run = next(r for r in biased.sweep("smoke").expand() if r.model.rank == 9 and r.task.biases[0] > 0)
+    """The claim of the docstring, hand-built: scores beta(<x, y> + bias of the first point)."""
+    run = next(r for r in FIGURE.sweep("smoke").expand() if r.model.rank == 9 and r.task.biases[0] > 0)
     model, task, beta = build_model(run), build_task(run.task), 2000.0
     (layer,) = model.attention_layers()
     with torch.no_grad():
@@ -43,28 +42,27 @@ def test_a_head_of_rank_one_more_than_the_dimension_computes_the_target():
 
 
 def test_deviations_are_those_of_the_margin():
-    task = build_task(next(biased.sweep("smoke").expand()).task)
+    task = build_task(next(FIGURE.sweep("smoke").expand()).task)
     batch = task.sample(20_000, torch.Generator().manual_seed(0))
     margin = ((batch.points[:, 0] - batch.points[:, 1]) * batch.queries[:, 0]).sum(-1)
-    assert float(margin.std()) == pytest.approx(biased.margin_deviation(8), rel=0.03)
+    assert float(margin.std()) == pytest.approx(margin_deviation(8), rel=0.03)
 
 
 def test_rows_carry_the_bias_and_the_linear_error():
-    rows = biased.rows([trained(run, 0.1) for run in biased.sweep("smoke").expand()])
+    rows = rows_of(FIGURE, "smoke", lambda run: 0.1)
     assert [row.extra["bias"] for row in rows] == [0.0] * 3 + [1.0] * 3
     without, with_bias = (float(row.extra["linear_error"]) for row in (rows[0], rows[3]))
     assert with_bias < without < 0.5  # the constant answer gets easier, and the mean of the points errs by .5
+    assert rows[0].extra["of_linear"] == pytest.approx(0.1 / without)
 
 
-def test_lines_reading_and_picture_from_fixed_numbers():
-    def extra(run):
-        return {"bias": 0.0 if run.task.biases[0] == 0 else 1.0, "linear_error": 0.4}
-
-    lines = lines_of(rows_of("biased", biased.sweep("smoke"), lambda run: 0.8 / run.model.rank, extra))
-    assert list(lines) == [0.0, 1.0]
+def test_reading_and_picture_from_fixed_numbers():
+    points = points_from(
+        FIGURE, "smoke", lambda run: 0.8 / run.model.rank, lambda run: {"of_linear": 2.0 / run.model.rank}
+    )
     words = "Bias 1: of the best linear predictor's error there remains 0.5 at rank 4, 0.25 at rank 8, 0.22 at rank 9."
-    assert reading(lines, 8).split("\n")[1] == words
-    errors, relative = draw(lines, 8, "title").axes
+    assert FIGURE.reading(PRESETS["smoke"], points)[1] == words
+    errors, relative = FIGURE.draw(PRESETS["smoke"], points).axes
     assert errors.xaxis_inverted()
     first = next(line for line in errors.lines if len(line.get_xdata()) == 3)
     assert list(first.get_xdata()) == [4, 0, -1]

@@ -7,19 +7,23 @@ import pytest
 
 from rankwise.recipes.closed_form import bound, features
 from rankwise.recipes.closed_form.random_heads import errors_as_published, random_head_errors
-from rankwise.recipes.paper_figures import published_figure
+from rankwise.recipes.paper_figures import published
 from rankwise.theory.bounds import error_lower_bound
 from rankwise.theory.kernels import optimal_weights, random_features
 
 
+def quiet(line):
+    """No progress is shown."""
+
+
 @pytest.fixture(scope="module")
 def bounds():
-    return bound.compute(bound.PRESETS["smoke"])
+    return bound.FIGURE.compute(bound.PRESETS["smoke"], quiet)
 
 
 @pytest.fixture(scope="module")
 def errors():
-    return features.compute(features.PRESETS["smoke"])
+    return features.FIGURE.compute(features.PRESETS["smoke"], quiet)
 
 
 def test_no_random_heads_cross_the_bound(bounds):
@@ -37,7 +41,7 @@ def test_heads_below_the_bound_are_a_bug(monkeypatch):
     monkeypatch.setattr(bound, "random_head_errors", lambda dim, heads, seed: [0.01] * len(heads))
     settings = dataclasses.replace(bound.PRESETS["smoke"], ranks={8: (1,)}, steps_per_decade=1)
     with pytest.raises(AssertionError, match="less than the bound allows"):
-        bound.compute(settings)
+        bound.FIGURE.compute(settings, quiet)
 
 
 def test_the_plateau_and_the_standard_scaling(bounds):
@@ -66,22 +70,38 @@ def test_errors_fall_with_heads_and_stay_near_the_published(errors):
     for line in errors.lines:
         for row in line.errors:
             assert row == sorted(row, reverse=True)
-        assert line.published == list(published_figure("random_features").curve(dim=line.dim).values[: len(line.heads)])
-        for count, mean, published in zip(line.heads, line.means, line.published, strict=True):
+        assert line.published == list(published("random_features", dim=line.dim).values())[: len(line.heads)]
+        for count, mean, authors in zip(line.heads, line.means, line.published, strict=True):
             if count >= 256:
-                assert 0 < mean - published < 0.02  # the figure lies below: see the next test
+                assert 0 < mean - authors < 0.02  # the figure lies below: see the next test
 
 
 @pytest.mark.parametrize(("dim", "heads"), [(8, 512), (16, 512), (64, 1024)])
 def test_the_formula_at_short_keys_gives_the_published_value(dim, heads):
     value = fmean(errors_as_published(dim, [heads], seed)[0] for seed in range(3))
-    assert value == pytest.approx(published_figure("random_features").curve(dim=dim).at(heads), abs=0.003)
+    assert value == pytest.approx(published("random_features", dim=dim)[heads], abs=0.003)
 
 
 def test_a_dimension_the_authors_do_not_have():
-    settings = features.Settings(
-        dims=(5,), most_heads=4, draws=2, most_heads_as_published=2, draws_as_published=1
-    )  # fmt: skip
-    (line,) = features.compute(settings).lines
+    settings = features.Settings(dims=(5,), most_heads=4, draws=2, most_heads_as_published=2, draws_as_published=1)
+    data = features.FIGURE.compute(settings, quiet)
+    (line,) = data.lines
     assert line.published == [None] * 3
     assert line.as_published_heads == [1, 2]
+    assert "The authors' figure has no value there." in features.FIGURE.reading(data)
+    assert [row[-2:] for row in features.FIGURE.table(data)] == [(None, value) for value in (*line.as_published, None)]
+
+
+def test_they_draw_and_say_what_is_seen(bounds, errors):
+    for figure, data in ((bound.FIGURE, bounds), (features.FIGURE, errors)):
+        done = figure.present(data)
+        assert len(done.figure.axes) == 2
+        assert all(len(row) == len(done.columns) for row in done.rows)
+    assert len(bound.FIGURE.table(bounds)) == sum(map(len, bound.PRESETS["smoke"].ranks.values()))
+    assert "None of 40 sets of random rank-1 heads errs less than the bound." in bound.FIGURE.reading(bounds)
+    row = next(row for row in features.FIGURE.table(errors) if row[:2] == (8, 512))
+    assert row[3] <= row[2] <= row[4]
+    assert features.FIGURE.reading(errors)[:2] == [
+        f"Dimension 8, 512 heads: the error is {row[2]:.3f}.",
+        f"The authors' figure shows {row[5]:.3f} there.",
+    ]

@@ -3,14 +3,14 @@ import itertools
 import pytest
 
 from rankwise.recipes import cliff, dimension
-from recipe_rows import rows_of
+from recipe_rows import points_from
 
 
 @pytest.mark.parametrize("preset", list(cliff.PRESETS))
 def test_the_cliff_is_searched_in_fine_steps_up_to_full_rank(preset):
     settings = cliff.PRESETS[preset]
-    runs = list(cliff.sweep(preset).expand())
-    assert len({run.id for run in runs}) == len(settings.ranks) * len(settings.heads)
+    runs = list(cliff.FIGURE.sweep(preset, seeds=1).expand())
+    assert len(runs) == len(settings.ranks) * len(settings.heads)
     assert {run.model.layers for run in runs} == {1}
     ranks = settings.ranks
     assert (ranks[0], ranks[-2:]) == (settings.dim // 2, (settings.dim - 1, settings.dim))
@@ -22,30 +22,26 @@ def test_the_cliff_is_searched_in_fine_steps_up_to_full_rank(preset):
 
 def test_the_cliffs_reading_and_picture_from_fixed_numbers():
     errors = {8: 0.8, 15: 0.3, 16: 0.01}
-    rows = rows_of("cliff", cliff.sweep("smoke", seeds=2), lambda run: errors[run.model.rank] + 0.1 * run.seed)
-    lines = cliff.lines_of(rows)
-    assert {heads: sorted(line) for heads, line in lines.items()} == {1: [8, 15, 16], 2: [8, 15, 16]}
-    mean = lines[1][15]
-    assert (mean.error, mean.spread, mean.seeds) == (pytest.approx(0.35), pytest.approx(0.05), 2)
-    one, _ = cliff.reading(lines, 16).split("\n")
+    points = points_from(cliff.FIGURE, "smoke", lambda run: errors[run.model.rank] + 0.1 * run.seed, seeds=2)
+    one, _ = cliff.FIGURE.reading(cliff.PRESETS["smoke"], points)
     assert one.startswith(
         "1 head: 0.85 at rank 8, halved from rank 15 on; the last step, from rank 15 to 16, takes 0.35"
     )
-    logarithmic, linear = cliff.draw(lines, {"zero": 1.0}, "title").axes
+    logarithmic, linear = cliff.FIGURE.draw(cliff.PRESETS["smoke"], points).axes
     assert (logarithmic.get_yscale(), linear.get_yscale()) == ("log", "linear")
     assert [label.get_text() for label in linear.get_xticklabels()] == ["8", "15", "16"]
 
 
 def test_a_flat_line_is_never_halved():
-    lines = cliff.lines_of(rows_of("cliff", cliff.sweep("smoke"), lambda run: 0.5))
-    assert "never halved" in cliff.reading(lines, 16)
+    points = points_from(cliff.FIGURE, "smoke", lambda run: 0.5)
+    assert "never halved" in cliff.FIGURE.reading(cliff.PRESETS["smoke"], points)[0]
 
 
 @pytest.mark.parametrize("preset", list(dimension.PRESETS))
 @pytest.mark.parametrize("protocol", ["capacity", "paper"])
 def test_every_dimension_has_the_same_shares(preset, protocol):
     settings = dimension.PRESETS[preset]
-    runs = list(dimension.sweep(preset, protocol=protocol).expand())
+    runs = list(dimension.FIGURE.sweep(preset, protocol=protocol, seeds=1).expand())
     shapes = [(run.model.dim, run.model.dim // run.model.rank) for run in runs]
     assert shapes == [(dim, split) for dim in settings.dims for split in settings.splits]
     for run in runs:
@@ -55,12 +51,11 @@ def test_every_dimension_has_the_same_shares(preset, protocol):
 
 
 def test_dimensions_reading_and_picture_from_fixed_numbers():
-    rows = rows_of("dimension", dimension.sweep("laptop"), lambda run: run.model.dim / run.model.rank / 100)
-    lines = dimension.lines_of(rows)
-    said = dimension.reading(lines).split("\n")
+    points = points_from(dimension.FIGURE, "laptop", lambda run: run.model.dim / run.model.rank / 100)
+    said = dimension.FIGURE.reading(dimension.PRESETS["laptop"], points)
     assert said[0] == "r = d: 0.01 at d = 8, 0.01 at d = 16, 0.01 at d = 32."
     assert said[1] == "r = d/2: 0.02 at d = 8, 0.02 at d = 16, 0.02 at d = 32."
     assert said[-1] == "The same rank 4: 0.02 at d = 8, 0.04 at d = 16, 0.08 at d = 32."
-    by_rank, by_share = dimension.draw(lines, "title").axes
+    by_rank, by_share = dimension.FIGURE.draw(dimension.PRESETS["laptop"], points).axes
     assert [label.get_text() for label in by_share.get_xticklabels()] == ["1/8", "1/4", "1/2", "1"]
     assert [label.get_text() for label in by_rank.get_xticklabels()] == ["1", "2", "4", "8", "16", "32"]

@@ -3,20 +3,24 @@
 import dataclasses
 import json
 import math
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from rankwise.errors import InvalidInputError
 from rankwise.recipes.closed_form import barrier, laws, random_scores, random_weights, vote
-from rankwise.recipes.registry import FIGURES, TRAINED, find_recipe
+from rankwise.recipes.computed_figure import ComputedFigure
+from rankwise.recipes.presented import write_files
+from rankwise.recipes.registry import COMPUTED, computed_figure
 from rankwise.theory.depth import majority_accuracy
 from rankwise.theory.occupancy import hardmax_rank_mean
 
 
-def numbers(path: Path) -> object:
-    return json.loads(path.read_text(encoding="utf-8"))
+def quiet(line: str) -> None:
+    """No progress is shown."""
 
 
 def assert_pictures(files: tuple[Path, ...]) -> None:
@@ -25,24 +29,34 @@ def assert_pictures(files: tuple[Path, ...]) -> None:
     assert "<svg" in files[1].read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", [name for name in FIGURES if name not in TRAINED])
-def test_every_recipe_says_its_command_its_cost_and_its_presets(name: str) -> None:
-    recipe = find_recipe(name)
-    assert f"rankwise reproduce {name} --preset laptop" in recipe.__doc__
-    assert "on one core" in recipe.__doc__
-    assert {"smoke", "laptop"} <= set(recipe.PRESETS)
+def assert_presented(figure: ComputedFigure[Any, Any], data: object, folder: Path) -> None:
+    """Pictures, a table without gaps, and words, one claim per line."""
+    done = write_files(figure.present(data), folder / figure.name, "command", {})
+    assert_pictures(done.files)
+    assert done.rows
+    assert all(len(row) == len(done.columns) for row in done.rows)
+    assert all(line.endswith(".") for line in done.reading)
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_every_figure_says_its_command_its_cost_and_its_presets(name: str) -> None:
+    words = import_module(COMPUTED[name]).__doc__
+    assert f"rankwise reproduce {name} --preset laptop" in words
+    assert "on one core" in words
+    assert computed_figure(name).name == name
+    assert {"smoke", "laptop"} <= set(computed_figure(name).presets)
 
 
 def test_an_unknown_figure_or_preset_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"^figure: .*did you mean 'barrier'"):
-        find_recipe("barier")
-    with pytest.raises(InvalidInputError, match=r"^preset: expected one of smoke, laptop, got 'night'"):
-        find_recipe("vote").reproduce("night", tmp_path, print)
+        computed_figure("barier")
+    with pytest.raises(InvalidInputError, match=r"^--preset: expected one of smoke, laptop, got 'night'"):
+        computed_figure("vote").write("night", "command", tmp_path, quiet)
 
 
 def test_vote(tmp_path: Path) -> None:
     settings = vote.Settings(dims=(8, 16), most_heads=1000, simulated_heads=(1, 21), draws=6, samples=400)
-    data = vote.compute(settings)
+    data = vote.FIGURE.compute(settings, quiet)
     for line in data.lines:
         assert line.heads[0] == 1
         assert all(heads % 2 for heads in line.heads)
@@ -51,12 +65,12 @@ def test_vote(tmp_path: Path) -> None:
             noise = math.sqrt(exact * (1 - exact) / (settings.draws * settings.samples))
             assert abs(measured - exact) < 4 * max(error, noise)
     assert data.lines[0].required == [153, 641, 16_287]
-    assert_pictures(vote.draw(data, tmp_path / "vote"))
+    assert_presented(vote.FIGURE, data, tmp_path)
 
 
 def test_barrier(tmp_path: Path) -> None:
     settings = barrier.Settings(lengths=(32, 64), head_dims=(2, 4, 16, 64), simulated_dims=(4, 16), tokens=6000)
-    data = barrier.compute(settings)
+    data = barrier.FIGURE.compute(settings, quiet)
     assert [line.panel for line in data.lines] == [panel for panel, *_ in barrier.PANELS for _ in (32, 64)]
     for line in data.lines:
         assert line.head_dims[0] == (2 if "unit" in line.panel else 4)
@@ -67,11 +81,12 @@ def test_barrier(tmp_path: Path) -> None:
     by_panel = {(line.panel, line.length): line for line in data.lines}
     assert by_panel["causal mask", 64].plateau == pytest.approx(65 / 128)
     assert by_panel["full mask", 64].saturation_dim == 32
-    assert_pictures(barrier.draw(data, tmp_path / "barrier"))
+    assert_presented(barrier.FIGURE, data, tmp_path)
 
 
 def test_laws(tmp_path: Path) -> None:
-    data = laws.compute(laws.Settings(lengths=(64, 1024, 16_384), simulated_lengths=(64, 256), tokens=6000))
+    settings = laws.Settings(lengths=(64, 1024, 16_384), simulated_lengths=(64, 256), tokens=6000)
+    data = laws.FIGURE.compute(settings, quiet)
     log, power = data.laws
     assert log.head_dims[0] == power.head_dims[0] == data.saturation_dims[0] == 32
     assert log.kept == sorted(log.kept, reverse=True)
@@ -79,7 +94,7 @@ def test_laws(tmp_path: Path) -> None:
     assert all(0.9 <= kept <= 0.915 for kept in power.kept)
     assert power.simulated[1] == pytest.approx(0.907, abs=4 * power.standard_error[1] + 0.005)
     assert log.simulated[1] == pytest.approx(0.85, abs=4 * log.standard_error[1] + 0.005)
-    assert_pictures(laws.draw(data, tmp_path / "laws"))
+    assert_presented(laws.FIGURE, data, tmp_path)
 
 
 _TINY = random_weights.Settings(
@@ -99,7 +114,7 @@ _TINY = random_weights.Settings(
 
 
 def test_random_weights(tmp_path: Path) -> None:
-    data = random_weights.compute(_TINY)
+    data = random_weights.FIGURE.compute(_TINY, quiet)
     assert {point.panel for point in data.points} == set(random_weights.PANELS)
     for point in data.points:
         assert 0 < point.hardmax <= 1
@@ -115,7 +130,7 @@ def test_random_weights(tmp_path: Path) -> None:
     cold = found("temperature", "head_dim 64", 3000.0)
     assert cold.above_1e3 == pytest.approx(cold.hardmax, abs=0.05)
     assert found("temperature", "head_dim 64", 1.0).above_1e3 > 0.9
-    assert_pictures(random_weights.draw(data, tmp_path / "random-weights"))
+    assert_presented(random_weights.FIGURE, data, tmp_path)
 
 
 @pytest.mark.parametrize("law", random_scores.INPUTS)
@@ -141,7 +156,7 @@ def test_one_head_has_no_standard_error() -> None:
         random_scores.ranks_of_scores(torch.zeros(1, 4, 4))
 
 
-def test_plain_scores_have_unit_logits_and_layers_start_like_plain_heads() -> None:
+def test_plain_scores_have_unit_logits_and_the_first_layer_is_like_plain_heads() -> None:
     generator = torch.Generator().manual_seed(1)
     inputs = random_scores.random_inputs("gaussian", 200, 256, generator)
     scores = random_scores.plain_scores(inputs, 32, 4, generator)
@@ -168,8 +183,12 @@ def test_numbers_on_disk_are_the_numbers_of_the_figure(tmp_path: Path, monkeypat
     tiny = laws.Settings(lengths=(64, 256), simulated_lengths=(64,), tokens=640)
     monkeypatch.setitem(laws.PRESETS, "smoke", tiny)
     lines: list[str] = []
-    done = laws.reproduce("smoke", tmp_path / "deep" / "er", lines.append)
+    done = laws.FIGURE.write("smoke", "the command", tmp_path / "deep" / "er", lines.append)
+    assert [path.name for path in done.files] == [f"laws-smoke.{kind}" for kind in ("png", "svg", "json", "md")]
     assert_pictures(done.files)
-    assert numbers(done.files[2]) == dataclasses.asdict(laws.compute(tiny))
+    assert json.loads(done.files[2].read_text("utf-8")) == dataclasses.asdict(laws.FIGURE.compute(tiny, quiet))
+    page = done.files[3].read_text("utf-8")
+    assert "`the command`" in page
+    assert all(f"- {line}\n" in page for line in done.reading)
     assert lines
     assert all(len(row) == len(done.columns) for row in done.rows)

@@ -11,14 +11,18 @@ from rankwise.theory.bounds import error_lower_bound, heads_required_log10
 from rankwise.theory.harmonics import gegenbauer, sign_eigenvalue
 
 
+def quiet(line):
+    """No progress is shown."""
+
+
 @pytest.fixture(scope="module")
 def exponents():
-    return exponent.compute(exponent.PRESETS["smoke"])
+    return exponent.FIGURE.compute(exponent.PRESETS["smoke"], quiet)
 
 
 @pytest.fixture(scope="module")
 def represented():
-    return representation.compute(representation.PRESETS["smoke"])
+    return representation.FIGURE.compute(representation.PRESETS["smoke"], quiet)
 
 
 def test_the_heads_are_those_at_which_the_bound_is_the_error(exponents):
@@ -75,3 +79,15 @@ def test_heads_weighted_by_u_average_to_the_truncated_sign(represented):
     for line in simulated:
         exact = representation.truncated_sign(line.dim, line.degree, np.clip(cosines, -1, 1))
         assert np.abs(np.array(line.simulated) - exact).max() < 4 * line.standard_error
+
+
+def test_they_draw_and_tabulate_what_is_seen(exponents, represented):
+    for figure, data, panels in ((exponent.FIGURE, exponents, 2), (representation.FIGURE, represented, 6)):
+        done = figure.present(data)
+        assert len(done.figure.axes) == panels
+        assert all(len(row) == len(done.columns) for row in done.rows)
+        assert done.reading
+    row = exponent.FIGURE.table(exponents)[0]
+    assert row[:2] == (64, 1)
+    assert row[3] == heads_required_log10(64, 1, 0.1)
+    assert row[6] == pytest.approx(10 * math.log10(64))

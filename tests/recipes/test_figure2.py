@@ -4,21 +4,18 @@ import pytest
 import torch
 
 from rankwise.recipes import figure1, figure2
-from rankwise.recipes.figure2 import angle_and_scale, draw, learned, published, reading, rows
+from rankwise.recipes.figure2 import FIGURE, PRESETS, angle_and_scale, published_medians
 from rankwise.recipes.weights import trained_model
-from recipe_rows import rows_of, trained_here
+from recipe_rows import points_from, trained_here
 
 
-@pytest.mark.parametrize("preset", ["laptop", "paper"])
-@pytest.mark.parametrize("protocol", ["capacity", "paper"])
-def test_the_runs_are_full_rank_cells_of_figure_1(preset, protocol):
+@pytest.mark.parametrize(("preset", "heads"), [("laptop", [1, 4, 16]), ("paper", [1, 8, 64])])
+def test_the_runs_are_full_rank_cells_of_figure_1(preset, heads):
     """Trained once for both figures: the ids are the same."""
-    runs = list(figure2.sweep(preset, protocol=protocol, seeds=2).expand())
-    assert {run.model.rank for run in runs} == {figure2.PRESETS[preset].dim}
-    own = [run.model.heads for run in runs if run.seed == 0]
-    assert own == ([1, 4, 16] if preset == "laptop" else [1, 8, 64])
-    whole = "paper-whole" if preset == "paper" else preset
-    assert {run.id for run in runs} <= {run.id for run in figure1.sweep(whole, protocol=protocol, seeds=2).expand()}
+    runs = list(FIGURE.sweep(preset, seeds=2).expand())
+    assert {run.model.rank for run in runs} == {PRESETS[preset].dim}
+    assert [run.model.heads for run in runs if run.seed == 0] == heads
+    assert {run.id for run in runs} <= {run.id for run in figure1.FIGURE.sweep(preset, seeds=2).expand()}
 
 
 def test_angle_and_scale_of_known_matrices():
@@ -36,8 +33,8 @@ def test_angle_and_scale_of_known_matrices():
 
 def test_rows_measure_the_weights_that_were_validated(tmp_path):
     """The scores of the first head, computed from the rows' formula, are what the loaded layer computes."""
-    trained = trained_here(next(figure2.sweep("smoke").expand()), tmp_path)
-    (row,) = rows([trained])
+    trained = trained_here(next(FIGURE.sweep("smoke").expand()), tmp_path)
+    (row,) = FIGURE.rows([trained])
     assert row.extra["head"] == 0
     (layer,) = trained_model(trained).requires_grad_(False).attention_layers()
     scores = torch.exp(layer.log_beta[0]) / math.sqrt(16) * layer.q_weight[0].T @ layer.k_weight[0]
@@ -48,31 +45,28 @@ def test_rows_measure_the_weights_that_were_validated(tmp_path):
     assert row.extra["ov_scale"] == pytest.approx(float(written.norm()) / 4, rel=1e-5)
 
 
-def extra(head, qk_angle, ov_angle=30.0):
-    return {"head": head, "qk_angle": qk_angle, "qk_scale": 100.0, "ov_angle": ov_angle, "ov_scale": 2.0}
+def extra(qk_angle, ov_angle=30.0):
+    return {"head": 0, "qk_angle": qk_angle, "qk_scale": 100.0, "ov_angle": ov_angle, "ov_scale": 2.0}
 
 
 def test_the_authors_medians_stand_beside_heads_of_their_size_as_ours_are_measured():
     """One head: 179.58 degrees from +I, and a scale of 2400 before the factor 1/sqrt(64) of the scores."""
-    assert published(64, 16)[1] == pytest.approx((0.42, 300))
-    assert set(published(64, 16)) == {1, 8, 64}
-    assert published(16, 8) == {}
-    found = rows_of("figure2", figure2.sweep("paper"), lambda run: 0.02, lambda run: extra(0, 10.0))
-    crosses = [line for line in draw(found, "title").axes[0].lines if line.get_marker() == "x"]
+    assert published_medians(64, 16)[1] == pytest.approx((0.42, 300))
+    assert set(published_medians(64, 16)) == {1, 8, 64}
+    assert published_medians(16, 8) == {}
+    points = points_from(FIGURE, "paper", lambda run: 0.02, lambda run: extra(10.0))
+    scores, values = FIGURE.draw(PRESETS["paper"], points).axes
+    crosses = [line for line in scores.lines if line.get_marker() == "x"]
     assert [line.get_xdata()[0] for line in crosses if len(line.get_xdata())] == pytest.approx([0.42, 3.7, 11.46])
-    assert not [line for line in draw(found, "title").axes[1].lines if line.get_marker() == "x"]
+    assert not [line for line in values.lines if line.get_marker() == "x"]
 
 
 def test_heads_are_summed_up_and_drawn():
-    found = [
-        row
-        for head, angle in enumerate((10.0, 50.0))
-        for row in rows_of("figure2", figure2.sweep("smoke"), lambda run: 0.02, lambda run: extra(head, angle))  # noqa: B023
-    ]
-    one, four = learned(found)
-    assert (one.heads, one.count, one.qk_angle, one.least_angle, one.largest_angle) == (1, 2, 30, 10, 50)
-    assert (four.heads, four.qk_scale, four.ov_angle) == (4, 100, 30)
-    assert "1 head: 30.0 degrees from -I on average (from 10.0 to 50.0" in reading([one, four])
-    scores, values = draw(found, "title").axes
+    points = points_from(FIGURE, "smoke", lambda run: 0.02, lambda run: extra(10.0 + 40.0 * run.seed), seeds=2)
+    one, four = FIGURE.reading(PRESETS["smoke"], points)
+    assert one.startswith("1 head: 30.0 degrees from -I on average (from 10.0 to 50.0")
+    assert four.endswith("median scale 100.")
+    scores, values = FIGURE.draw(PRESETS["smoke"], points).axes
     assert sorted(x for line in scores.lines[:2] for x in line.get_xdata()) == [10, 10, 50, 50]
     assert {y for line in values.lines[:2] for y in line.get_ydata()} == {2.0}
+    assert figure2.FIGURE.keys == ("heads", "seed", "head"), "heads of different seeds are never averaged"

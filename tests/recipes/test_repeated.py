@@ -1,59 +1,54 @@
 import pytest
 
-from rankwise.recipes import repeated
-from rankwise.recipes.repeated import PRESETS, draw, points_of, reading
+from rankwise.recipes.repeated import FIGURE, PRESETS
+from rankwise.recipes.rows import points_of
+from rankwise.spec import vary
+from rankwise.train.protocols import paper
 from recipe_rows import trained
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))
-def test_runs_differ_in_how_many_sequences_are_different_and_in_nothing_else(preset):
+def test_runs_come_in_pairs_that_differ_in_how_many_sequences_are_different(preset):
     settings = PRESETS[preset]
-    for layers in settings.layers:
-        own = [run for run in repeated.sweep(preset).expand() if run.model.layers == layers]
-        authors = [run for run in own if run.protocol == "paper"]
-        assert [run.optim.examples for run in authors] == [*settings.different, None]
-        assert len({run.model for run in authors}) == 1
-        assert {run.optim.steps * run.optim.batch for run in own} == {settings.sequences}
-        for run in authors:
-            passes, rest = divmod(run.optim.epoch_steps * run.optim.batch, run.optim.examples or 1)
-            assert (passes >= 1, rest) == (True, 0), "an epoch's mean error is one over all of the sequences"
+    runs = list(FIGURE.sweep(preset, seeds=1).expand())
+    assert len(runs) == 2 * len(settings.layers) * len(settings.ranks)
+    for repeated, fresh in zip(runs[::2], runs[1::2], strict=True):
+        assert vary(repeated, {"optim.examples": None}) == fresh
+        assert repeated.optim.examples == settings.examples
+        assert repeated.optim.epoch_steps * repeated.optim.batch == settings.examples, "an epoch is one pass"
+        assert repeated.optim.steps == settings.passes * repeated.optim.epoch_steps
+
+
+def test_at_full_size_it_is_the_authors_protocol_to_the_letter():
+    from rankwise.recipes.cells import farthest
+    from rankwise.train.protocols import PAPER_SEQUENCES, Cell
+
+    cell = Cell(task=farthest(64, 16), layers=3, heads=8, rank=8, sequences=PAPER_SEQUENCES)
+    assert paper(cell).id in {run.id for run in FIGURE.sweep("paper").expand()}
 
 
 @pytest.mark.parametrize("layers", [1, 3])
-def test_the_laptop_size_has_as_many_parameters_a_target_as_the_paper(layers):
-    def of(preset, different):
-        runs = repeated.sweep(preset).expand()
-        (run,) = (run for run in runs if (run.model.layers, run.optim.examples) == (layers, different))
-        return run.parameters() / (different * run.task.points)
+def test_the_laptop_size_has_as_many_parameters_per_target_as_the_paper(layers):
+    def of(preset):
+        run = next(run for run in FIGURE.sweep(preset).expand() if run.model.layers == layers)
+        return run.parameters() / (PRESETS[preset].examples * run.task.points)
 
-    assert of("laptop", 3072) == pytest.approx(of("paper", 25_600), rel=0.1)
-
-
-def measured(run):
-    if run.protocol == "capacity":
-        return trained(run, 0.3, train_min=0.3)
-    known = 0.5 if run.optim.examples is None else run.optim.examples / 100_000
-    return trained(run, 0.5 if run.optim.examples is None else 0.6, train_min=known)
+    assert of("laptop") == pytest.approx(of("paper"), rel=0.1)
 
 
-def test_reading_and_picture_from_fixed_numbers():
-    points = points_of(repeated.rows([measured(run) for run in repeated.sweep("laptop").expand()]))
-    assert len(points) == 10
-    one, three = reading(points).split("\n")
-    assert one.startswith("1 layer: 768 sequences 1,024 times: 0.00768 on them, 0.6 on new ones; 3,072 sequences 256")
-    assert three.endswith("fresh sequences: 0.5; fresh sequences, capacity: 0.3.")
-    left, _ = draw(points, {"zero": 1.0}, "title").axes
-    assert [label.get_text() for label in left.get_xticklabels()] == ["768", "3,072", "12,288", "all fresh"]
-    new, known, best = (container.lines[0] for container in left.containers)
-    assert list(known.get_ydata()) == [0.00768, 0.03072, 0.12288]
-    assert list(new.get_ydata()) == [0.6, 0.6, 0.6, 0.5]
-    assert list(best.get_ydata()) == [0.3]
-    of_known = left.containers[1].lines[2][0].get_segments()
-    assert [upper[1] - lower[1] for lower, upper in of_known] == [0.0] * 3, "one seed: no bar of the held-out error"
+def with_curve(run):
+    epochs = run.optim.steps // run.optim.epoch_steps
+    known = [0.5 if run.optim.examples is None else 0.5 / (1 + n) for n in range(epochs)]
+    curve = {"steps": list(range(epochs)), "train": known, "validation": [0.6] * epochs}
+    return trained(run, 0.6, curve=curve)
 
 
-def test_sequences_that_come_again_are_never_called_fresh():
-    """A store that is still being trained may lack the runs on fresh sequences."""
-    again = [run for run in repeated.sweep("smoke").expand() if run.optim.examples is not None]
-    (axes,) = draw(points_of(repeated.rows([measured(run) for run in again])), {"zero": 1.0}, "title").axes
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["256"]
+def test_both_errors_are_read_off_the_curve_of_a_run():
+    points = points_of(FIGURE.rows([with_curve(run) for run in FIGURE.sweep("laptop", seeds=1).expand()]), FIGURE.keys)
+    line = FIGURE.reading(PRESETS["laptop"], points)[1]
+    assert line.startswith("1 layer, 2 heads of rank 8: after 256 passes 0.00195 on the training sequences, 0.6 held")
+    assert line.endswith("on fresh sequences 0.6.")
+    figure = FIGURE.draw(PRESETS["laptop"], points)
+    assert len(figure.axes) == 6
+    known = next(line for line in figure.axes[0].lines if line.get_label() == "repeated sequences: training")
+    assert (len(known.get_xdata()), known.get_xdata()[-1], known.get_ydata()[-1]) == (32, 256, pytest.approx(0.5 / 256))

@@ -1,80 +1,45 @@
 import csv
+import io
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from rankwise.errors import InvalidInputError
-from rankwise.recipes.rows import COLUMNS, ResultRow, mean_over_seeds, read_rows, result_row, write_rows
-from rankwise.recipes.trained import TrainedRun
+from rankwise.recipes.rows import COLUMNS, csv_text, lines_of, points_of, result_row, select
+from recipe_rows import trained
 from spec_examples import small_run
-
-NUMBERS = {"error": 0.25, "error_se": 0.01, "train_min": 0.2, "sequences": 320, "seconds": 1.23456}
 
 
 def row(seed=0, error=0.25, **extra):
-    run = small_run(seed=seed)
-    return result_row("some", TrainedRun(run=run, **NUMBERS | {"error": error}), extra)
+    return result_row(trained(small_run(seed=seed), error, 0.01, sequences=320), extra)
 
 
-def test_the_columns_are_the_promised_ones_in_order(tmp_path):
-    path = write_rows([row()], tmp_path / "new" / "some.csv")
-    with path.open() as file:
-        (found,) = csv.DictReader(file)
-    columns = (
-        "figure protocol dim points layers heads rank seed sequences error error_se train_min parameters seconds run_id"
-    )
-    assert list(found) == columns.split() == list(COLUMNS)
-    assert found["run_id"] == small_run().id
-    assert (found["figure"], found["rank"], found["sequences"], found["seconds"]) == ("some", "4", "320", "1.235")
+def test_a_row_leads_back_to_its_run_and_knows_what_it_saw():
+    """A run that stopped early has seen fewer sequences than its spec says."""
+    one = row(evaluated=4)
+    assert (one.run_id, one.rank, one.sequences, one.error) == (small_run().id, 4, 320, 0.25)
+    assert (one.get("rank"), one.get("evaluated")) == (4, 4)
 
 
-values = st.integers(-(10**9), 10**9) | st.floats(allow_nan=False, allow_infinity=False) | st.just("concatenated")
+def test_the_csv_has_the_common_columns_and_then_the_figures_own():
+    first, second = csv.DictReader(io.StringIO(csv_text([row(evaluated=4), row(1)])))
+    assert list(first) == [*COLUMNS, "evaluated"]
+    assert (first["error"], first["evaluated"], second["evaluated"]) == ("0.25", "4", "")
 
 
-@given(errors=st.lists(st.floats(0, 10), max_size=4), extra=st.dictionaries(st.sampled_from("abc"), values))
-def test_rows_survive_the_way_to_the_disk_and_back(tmp_path_factory, errors, extra):
-    rows = [row(seed, error, **extra) for seed, error in enumerate(errors)]
-    assert read_rows(write_rows(rows, tmp_path_factory.mktemp("rows") / "some.csv")) == rows
+def test_points_are_means_over_seeds_with_the_standard_error_between_them():
+    (point,) = points_of([row(0, 0.1), row(1, 0.3), row(2, 0.5)], ("rank",))
+    assert (point.error, len(point.rows)) == (pytest.approx(0.3), 3)
+    assert point.spread() == pytest.approx(0.2 / 3**0.5)
 
 
-def test_a_run_measured_in_several_ways_has_several_rows_and_own_columns_come_last(tmp_path):
-    rows = [row(evaluated=4), row(evaluated=8), row(1)]
-    path = write_rows(rows, tmp_path / "some.csv")
-    assert path.read_text().splitlines()[0] == ",".join((*COLUMNS, "evaluated"))
-    assert read_rows(path) == rows
+def test_one_seed_has_the_standard_error_of_its_validation_if_any():
+    (point,) = points_of([row(0, 0.1, other=7.0, known=1.0, known_se=0.5)], ("rank",))
+    assert (point.spread(), point.spread("known"), point.spread("other")) == (0.01, 0.5, 0.0)
 
 
-def test_a_name_of_digits_is_the_same_before_and_after_the_disk(tmp_path):
-    named = row(data="2024")
-    assert read_rows(write_rows([named], tmp_path / "some.csv")) == [named]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (("0.25", "a quarter"), "line 2: expected numbers, got: could not convert string to float"),
-        (("0.25", ""), "line 2: expected a value in 'error', got none"),
-        (("error_se", "se"), "line 2: expected a value in 'error_se', got none"),
-    ],
-)
-def test_a_damaged_table_is_refused_with_its_line(tmp_path, change, message):
-    path = write_rows([row()], tmp_path / "some.csv")
-    path.write_text(path.read_text().replace(*change))
-    with pytest.raises(InvalidInputError, match=message):
-        read_rows(path)
-    with pytest.raises(InvalidInputError, match="expected a CSV of results"):
-        read_rows(tmp_path / "none.csv")
-
-
-def test_seeds_are_averaged_with_the_standard_error_between_them():
-    means = mean_over_seeds([row(0, 0.1), row(1, 0.3), row(2, 0.5)], lambda one: (one.rank,))
-    (mean,) = means.values()
-    assert (mean.error, mean.seeds) == (pytest.approx(0.3), 3)
-    assert mean.spread == pytest.approx(0.2 / 3**0.5)
-    alone = mean_over_seeds([row(0, 0.1)], lambda one: (one.rank,), lambda one: 7.0)[4,]
-    assert (alone.error, alone.spread) == (7.0, 0.0), "the uncertainty of the error is not that of another value"
-    known = mean_over_seeds([row(0, 0.1)], lambda one: (one.rank,), lambda one: 7.0, lambda one: 0.5)[4,]
-    assert known.spread == 0.5
-    assert mean_over_seeds([row(0, 0.1)], lambda one: (one.rank,))[4,].spread == 0.01
-    assert isinstance(alone.row, ResultRow)
+def test_points_are_told_apart_ordered_and_chosen_by_their_columns():
+    rows = [row(seed, data=name, size=size) for seed in (0, 1) for name in ("b", "a") for size in (16, 2)]
+    points = points_of(rows, ("size", "data"))
+    assert [(point.get("size"), point.get("data")) for point in points] == [(2, "a"), (2, "b"), (16, "a"), (16, "b")]
+    assert all(len(point.rows) == 2 for point in points)
+    assert [point.get("size") for point in select(points, data="a")] == [2, 16]
+    assert {size: len(own) for size, own in lines_of(points, "size").items()} == {2: 2, 16: 2}

@@ -5,14 +5,14 @@ import torch
 
 from rankwise.errors import StorageError
 from rankwise.nn.constructions import exact_farthest
-from rankwise.recipes.weights import error_of, trained_model, with_progress
+from rankwise.recipes.weights import error_of, trained_model
 from rankwise.spec import OptimSpec, TaskSpec
 from rankwise.tasks import FarthestNeighbor
 from rankwise.train.loop import Training
 from recipe_rows import trained_here
 from spec_examples import small_run
 
-FEW = OptimSpec(lr=0.01, steps=3, batch=4, validation_batches=1, validation_batch=8, ema=0.5)
+FEW = OptimSpec(lr=0.01, steps=3, batch=4, validation_batches=1, validation_batch=8)
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +22,10 @@ def trained(tmp_path_factory):
 
 
 def test_the_model_of_a_run_is_the_one_that_was_validated(trained):
-    """Also where the weights are averaged: the loaded model repeats the run's own validation error."""
     training = Training(trained.run)
     while not training.done:
         training.advance()
-    expected = training.trained.state_dict()
+    expected = training.model.state_dict()
     found = trained_model(trained).state_dict()
     assert expected.keys() == found.keys()
     assert all(torch.equal(expected[name], found[name]) for name in expected)
@@ -49,7 +48,3 @@ def test_errors_are_of_fresh_examples_whatever_is_held_at_once(monkeypatch):
     monkeypatch.setattr("rankwise.recipes.weights._NUMBERS_AT_ONCE", 1)
     alone = error_of(soft, task, 64)
     assert alone.mean == pytest.approx(whole.mean, abs=5 * whole.standard_error)
-
-
-def test_progress_passes_everything_on():
-    assert list(with_progress([1, 2, 3], "counting")) == [1, 2, 3]

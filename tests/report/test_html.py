@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from rankwise.cli import main
-from rankwise.errors import InvalidInputError, MissingExtraError
+from rankwise.errors import InvalidInputError, MissingExtraError, SpecError
 from rankwise.report.documents import read_document
 from rankwise.report.html import PageContent, build_page, script_json
 from rankwise.report.store_data import CURVE_POINTS, read_store_data
-from rankwise.spec import MatchSpec
+from rankwise.spec import MatchSpec, RunSpec, from_plain, plain
 from report_documents import need_document, reduction_document
 from report_stores import HOSTILE, theorem_runs, trade_off_runs, write_store
 
@@ -199,6 +199,27 @@ def test_an_empty_store_and_one_of_the_theorem_are_pages_too(tmp_path):
     assert "0 of 9" in theorem or "of 9" in theorem
 
 
+def test_runs_of_an_older_version_are_shown_though_their_specs_no_longer_read(tmp_path, capsys):
+    def older(run):
+        table = plain(run) | {"protocol": "wide"}
+        table["model"] |= {"residual": run.model.residual != "none", "output_map": False, "head_init": "farthest"}
+        table["optim"] |= {"ema": 0.9, "threshold": 0.0, "schedule": "linear"}
+        return table
+
+    runs = trade_off_runs(seeds=1) + theorem_runs()
+    with pytest.raises(SpecError, match="model"):
+        from_plain(RunSpec, older(runs[0]))
+    store, path = write_store(tmp_path / "store", runs, spec_of=older), tmp_path / "page.html"
+    assert main(["results", "--store", str(store), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["status"], row["spec"]["model"]["head_init"]) for row in rows] == [("done", "farthest")] * len(runs)
+    assert main(["report", str(store), "-o", str(path)]) == 0
+    data = block(path.read_text(), "data-store")
+    assert len(data["runs"]) == len(runs)
+    found = [(setting["inTheorem"], len(setting["cells"]), setting["levels"]) for setting in data["settings"]]
+    assert found == [(False, 18, []), (True, 9, [])]
+
+
 @pytest.mark.parametrize(("half", "claimed"), [(0.9, True), (0.3, False), (0.1, False), (0.0, False)])
 def test_the_title_claims_only_what_the_runs_show(tmp_path, monkeypatch, half, claimed):
     def result_of(run, epochs):
@@ -212,12 +233,12 @@ def test_the_title_claims_only_what_the_runs_show(tmp_path, monkeypatch, half, c
 
 def test_the_footer_names_the_errors_that_are_there(store, tmp_path):
     run = trade_off_runs(seeds=1)[0]
-    match = replace(run, task=MatchSpec(name="match2", points=4), model=replace(run.model, residual=True))
+    match = replace(run, task=MatchSpec(name="match2", points=4), model=replace(run.model, residual="learned"))
 
     def footer(content):
         return re.search(r"<footer>(.*?)</footer>", build_page(content), re.S)[1]
 
-    answered, squared = "share of positions answered wrongly", "squared error a query"
+    answered, squared = "share of positions answered wrongly", "squared error per query"
     mixed = footer(PageContent(store=read_store_data(write_store(tmp_path / "mixed", [match, run]))))
     assert f"Errors ({answered}; {squared}) are" in mixed
     assert f"Errors ({squared}) are" in footer(PageContent(store=read_store_data(store)))

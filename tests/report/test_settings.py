@@ -53,7 +53,7 @@ def test_the_bound_is_there_only_in_the_theorems_setting():
     for cell in setting.cells:
         assert cell.facet == "softmax heads"
         assert cell.bound == error_lower_bound(8, cell.rank, cell.heads, values="any").value
-    residual = [replace(run, model=replace(run.model, residual=True)) for run in runs]
+    residual = [replace(run, model=replace(run.model, residual="plain")) for run in runs]
     assert not settings_from(residual)[0].in_theorem
     assert len(settings_from(runs + residual)) == 2
 
@@ -69,7 +69,7 @@ def test_every_setting_has_a_title_of_its_own():
     ]  # fmt: skip
     laws += [TaskSpec(name="nearest", dim=8, points=4, queries=queries) for queries in (1, 3)]
     bare = theorem_runs()[0]
-    whole = replace(bare, model=replace(bare.model, residual=True))
+    whole = replace(bare, model=replace(bare.model, residual="plain"))
     settings = settings_from([*(replace(run, task=law) for law in laws), bare, whole])
     assert [setting.title for setting in settings] == [
         "Farthest of 4 power-law points (exponent 0.5) in 8 dimensions",
@@ -140,10 +140,10 @@ def test_errors_of_0_take_part_in_the_trade_off(half, full, value):
     ("task", "unit"),
     [
         (TaskSpec(name="biased", dim=8, points=2, distribution="orthogonal", biases=(0.0,), coefficients=(1.0,)),
-         "squared error a query"),
+         "squared error per query"),
         (MatchSpec(name="match2", points=4), "share of positions answered wrongly"),
         (InContextSpec(function="linear", dim=8, points=4), "squared error over the function's variance"),
-        (TextSpec(context=8, sha256="0" * 64), "bits a byte"),
+        (TextSpec(context=8, sha256="0" * 64), "bits per byte"),
     ],
 )  # fmt: skip
 def test_the_smallest_error_is_named_by_its_unit(task, unit):

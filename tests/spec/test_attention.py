@@ -59,16 +59,8 @@ def test_parameter_counts_of_the_papers_experiment(width, count, rank):
         ({"positions": "concatenated"}, "position_dim: expected a positive number"),
         ({"positions": "additive"}, "max_points: expected a positive number"),
         ({"max_points": 4}, "max_points: expected a positive number exactly when"),
-        ({"position_gain": 0.2}, "position_gain: expected none unless positions='concatenated', got 0.2"),
-        (
-            {"positions": "concatenated", "position_dim": 2, "max_points": 4, "position_gain": 0},
-            "position_gain: expected a finite number above 0, got 0",
-        ),
-        ({"feedforward_gain": 2.0}, "feedforward_gain: expected none without a feed-forward, got 2"),
-        (
-            {"feedforward": 8, "feedforward_gain": 0},
-            "feedforward_gain: expected a finite number above 0, got 0",
-        ),
+        ({"residual": True}, "residual: expected one of 'plain', 'learned', 'none', got true"),
+        ({"init": "zero"}, "init: expected one of 'standard', 'identity', 'paper', got 'zero'"),
         ({"norm": "layer"}, "norm: expected one of 'rms', 'unit', 'none'"),
         ({"kv_heads": 3}, "kv_heads: expected a divisor"),
     ],

@@ -33,6 +33,11 @@ def changed(key, value):
         ("model.rnak", 4, "model.rnak: unknown key (did you mean 'rank'?)"),
         ("model.xyzzy", 4, "model.xyzzy: unknown key (valid: dim, layers, heads, rank,"),
         ("optim.lr_multipliers.nrom", 1, "optim.lr_multipliers.nrom: unknown key (did you mean 'norm'?)"),
+        ("model.head_init", "farthest", "model.head_init: unknown key"),
+        ("model.residual", True, "model.residual: expected one of 'plain', 'learned', 'none', got true"),
+        ("optim.ema", 0.9, "optim.ema: unknown key"),
+        ("optim.schedule", "linear", "optim.schedule: expected one of 'cosine', 'scales', 'paper', got 'linear'"),
+        ("protocol", "recall", "protocol: expected one of 'custom', 'paper', 'capacity', got 'recall'"),
         ("sede", 4, "sede: unknown key (did you mean 'seed'?)"),
         ("model.rank", 0, "model.rank: expected at least 1, got 0"),
         ("model.rank", True, "model.rank: expected a whole number, got true"),
@@ -235,6 +240,13 @@ class TestFiles:
         path = tmp_path / "a.toml"
         path.write_bytes(b"\xef\xbb\xbf" + to_toml(small_run()).replace("\n", "\r\n").encode())
         assert read_spec(RunSpec, path) == small_run()
+
+
+def test_a_field_of_an_older_version_is_refused_by_name_in_files_too():
+    toml = to_toml(small_run()).replace("[model]", '[model]\nhead_init = "farthest"')
+    for parse, text in ((parse_toml, toml), (parse_json, json.dumps(changed("model.head_init", "farthest")))):
+        with pytest.raises(SpecError, match=r"^model\.head_init: unknown key"):
+            parse(RunSpec, text)
 
 
 def test_axes_in_python_and_in_files_are_the_same():

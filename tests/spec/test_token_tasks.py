@@ -100,12 +100,6 @@ def test_axes_vary_the_keys_of_the_task_at_hand():
         SweepSpec(name="tasks", base=base, axes=(Axis.of({"task": [4, 8]}),))
 
 
-def test_old_runs_keep_their_ids():
-    """These were the ids before there were other tasks, latent attention or probes."""
-    assert small_run().id == "25cef41ec58d3998"
-    assert "kv_lora_rank" not in to_toml(small_run())
-
-
 def test_parameters_count_the_ends_too():
     run = RunSpec(
         task=MatchSpec(name="match2", points=4, modulus=9),

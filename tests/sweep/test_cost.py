@@ -39,15 +39,13 @@ def plain_forward(model, queries, points):
         x = mixed @ torch.ones(H * V, W)
         if model.feedforward:
             x = (x @ torch.ones(W, model.feedforward)) @ torch.ones(model.feedforward, W)
-    if model.output_map:
-        x[:, : model.dim] @ torch.ones(model.dim, model.dim)
 
 
 @pytest.mark.parametrize(
     "fields",
     [
         {"heads": 6, "rank": 5, "value_rank": 7, "kv_heads": 3, "feedforward": 11, "layers": 2},
-        {"heads": 1, "rank": 8, "output_map": True},
+        {"heads": 1, "rank": 8, "residual": "learned"},
         {"heads": 2, "rank": 3, "positions": "concatenated", "position_dim": 4, "max_points": 9},
     ],
 )

@@ -3,11 +3,11 @@ import io
 import pytest
 from rich.console import Console
 
-from rankwise.recipes.registry import sweep_of
+from rankwise.spec import MatchSpec, SweepSpec
 from rankwise.sweep import progress
 from rankwise.sweep.plan import plan_sweep
 from rankwise.sweep.progress import Lines, LiveTable, Tally, duration
-from spec_examples import seeds_sweep
+from spec_examples import seeds_sweep, small_run
 
 
 @pytest.fixture
@@ -42,7 +42,8 @@ def test_time_left_is_work_left_over_speed_so_far(tally, plan, clock):
 
 
 def test_errors_of_different_tasks_are_not_compared(clock):
-    plan = plan_sweep(sweep_of("match", "smoke", {}))
+    runs = (small_run(), small_run(task=MatchSpec(name="match2", points=4)))
+    plan = plan_sweep(SweepSpec(name="two tasks", runs=runs))
     tally = Tally(plan, {run.id: "pending" for run in plan.runs})
     for run in plan.runs:
         tally.started(run)

@@ -74,7 +74,7 @@ def test_checkpoints_hold_cpu_tensors_only(tmp_path):
             task=TaskSpec(name="farthest", dim=8, points=4),
             model=ModelSpec(dim=8, heads=4, rank=8, kv_heads=2, layers=2, feedforward=16, temperature="learned"),
         ),
-        small_run(model=ModelSpec(dim=8, heads=2, rank=4, generalized=6, residual=False, bias=False, norm="none")),
+        small_run(model=ModelSpec(dim=8, heads=2, rank=4, generalized=6, residual="none", bias=False, norm="none")),
     ],
     ids=["one layer", "two layers", "generalised"],
 )

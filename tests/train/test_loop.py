@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from rankwise.errors import InvalidInputError
-from rankwise.nn import Transformer
 from rankwise.spec import ModelSpec, OptimSpec, RunSpec, TaskSpec, plain, vary
 from rankwise.train import loop
 from rankwise.train.contract import Diverged, Stopped
@@ -37,7 +36,7 @@ def test_a_finished_run_asked_again_answers_from_its_checkpoint(tmp_path):
 def test_a_task_without_details_runs_the_model_on_one_batch_to_say_so():
     training = Training(vary(thirty_steps(), {"optim.validation_batches": 3}))
     calls = []
-    training.trained.register_forward_hook(lambda *_: calls.append(1))
+    training.model.register_forward_hook(lambda *_: calls.append(1))
     assert training.details() == {}
     assert len(calls) == 1
 
@@ -75,7 +74,7 @@ def test_the_result_is_strict_json_and_a_function_of_the_spec():
 
 def test_training_lowers_the_error_and_the_standard_error_is_that_of_a_mean():
     optim = OptimSpec(lr=0.01, steps=150, batch=64, epoch_steps=50, validation_batches=4, validation_batch=128)
-    model = ModelSpec(dim=4, heads=2, rank=4, residual=False, norm="none", bias=False)
+    model = ModelSpec(dim=4, heads=2, rank=4, residual="none", norm="none", bias=False)
     task = TaskSpec(name="nearest", dim=4, points=2, distribution="orthogonal")
     run = RunSpec(task=task, model=model, optim=optim)
     result = train(run)
@@ -110,7 +109,7 @@ def test_micro_batches_change_nothing_but_rounding():
 def test_with_examples_set_the_same_ones_come_again_and_can_be_learned_by_heart(monkeypatch):
     """Eight sequences, over and over: always the same batches, and the training error leaves the held-out one."""
     held_out = {"validation_batches": 1, "validation_batch": 64}
-    optim = OptimSpec(lr=0.01, steps=200, batch=4, examples=8, epoch_steps=100, schedule="constant", **held_out)
+    optim = OptimSpec(lr=0.01, steps=200, batch=4, examples=8, epoch_steps=100, **held_out)
     training = Training(small_run(optim=optim, model=ModelSpec(dim=8, heads=2, rank=4, feedforward=64)))
     drawn = []
     task = type(training._task)
@@ -133,19 +132,6 @@ def test_with_examples_set_the_same_ones_come_again_and_can_be_learned_by_heart(
 def test_examples_that_are_not_whole_batches_are_refused():
     with pytest.raises(InvalidInputError, match="examples: expected a multiple of batch = 4, got 6"):
         OptimSpec(lr=0.01, steps=1, batch=4, examples=6)
-
-
-def test_the_average_is_validated_in_place_of_the_weights():
-    training = Training(thirty_steps())
-    raw, averages = [], None
-    for _ in range(10):
-        training.advance()
-        raw.append(training.model.blocks[0].attention.q_weight.detach().clone())
-    averages = raw[0]
-    for weight in raw[1:]:
-        averages = 0.9 * averages + 0.1 * weight
-    torch.testing.assert_close(training.trained.blocks[0].attention.q_weight, averages)
-    assert not torch.equal(training.trained.blocks[0].attention.q_weight, raw[-1])
 
 
 def test_clip_bounds_the_gradient():
@@ -190,7 +176,7 @@ def test_every_task_and_dtype_trains(name, fields, dtype):
 
 class TestDivergence:
     def test_a_learning_rate_of_a_million(self):
-        optim = OptimSpec(lr=1e6, steps=100, batch=8, schedule="constant", validation_batches=1)
+        optim = OptimSpec(lr=1e6, steps=100, batch=8, validation_batches=1)
         for norm in ("none", "rms", "unit"):
             model = ModelSpec(dim=8, heads=2, rank=4, norm=norm, feedforward=8)
             with pytest.raises(Diverged, match=r"diverged at step \d+: the (loss|norm)"):
@@ -225,7 +211,7 @@ class TestDivergence:
 
 
 def test_generalised_heads_train_and_are_counted():
-    bare = {"norm": "none", "residual": False, "bias": False}
+    bare = {"norm": "none", "residual": "none", "bias": False}
     spec = ModelSpec(dim=4, heads=3, rank=2, generalized=5, **bare)
     run = RunSpec(
         task=TaskSpec(name="nearest", dim=4, points=2, distribution="orthogonal"),
@@ -235,26 +221,3 @@ def test_generalised_heads_train_and_are_counted():
     training = Training(run)
     assert sum(p.numel() for p in training.model.parameters()) == spec.parameters()
     assert train(run).error < 0.36 < 0.8 * training.validate()[0]
-
-
-def test_the_start_of_the_last_layer():
-    fields = {"dim": 6, "heads": 2, "rank": 3, "layers": 2}
-    torch.manual_seed(0)
-    plain_start = Transformer(ModelSpec(**fields))
-    torch.manual_seed(0)
-    larger = Transformer(ModelSpec(**fields, output_gain=8.0, final_gain=0.25))
-    first, last = larger.attention_layers()
-    for layer, factor in ((first, 1), (last, 8)):
-        other = list(plain_start.attention_layers())[0 if layer is first else 1]
-        torch.testing.assert_close(layer.o_weight, factor * other.o_weight)
-    assert torch.equal(larger.blocks[1].attention_norm.weight, torch.full((6,), 0.25))
-    assert torch.equal(larger.blocks[0].attention_norm.weight, torch.ones(6))
-    lengths = larger(torch.randn(2, 3, 6)).norm(dim=-1)
-    torch.testing.assert_close(lengths, torch.full((2, 3), 0.25 * math.sqrt(6)))
-
-
-def test_closed_branches_leave_the_earlier_layers_as_the_identity():
-    spec = ModelSpec(dim=6, heads=2, rank=3, layers=3, feedforward=5, norm="none", branch_gain=0.0)
-    model, x = Transformer(spec), torch.randn(2, 4, 6)
-    *_, last = model.attention_layers()
-    torch.testing.assert_close(model(x), x + last(x))

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rankwise.errors import InvalidInputError
-from rankwise.nn import Transformer
-from rankwise.spec import LrMultipliers, ModelSpec, OptimSpec
+from rankwise.nn import TokenModel, Transformer
+from rankwise.spec import LrMultipliers, ModelSpec, OptimSpec, TokenInterface
 from rankwise.train.build import module_of
 from rankwise.train.optimizers import Muon, build_optimizers, orthogonalized, role_of, set_lr
 
@@ -20,9 +20,9 @@ FULL = ModelSpec(
     qk_norm=True,
     positions="additive",
     max_points=3,
-    output_map=True,
+    residual="learned",
 )
-BARE = {"norm": "none", "residual": False, "bias": False}
+BARE = {"norm": "none", "residual": "none", "bias": False}
 
 
 def seeded(*shape, seed=0):
@@ -89,9 +89,9 @@ def test_muon_moves_parameters_of_one_shape_as_it_would_move_each_alone():
 
 def test_every_parameter_has_a_role_and_its_own_learning_rate():
     multipliers = LrMultipliers(
-        query_key=1, output_value=2, temperature=3, feedforward=4, norm=5, positions=6, output_map=7
+        query_key=1, output_value=2, temperature=3, feedforward=4, norm=5, positions=6, interface=7
     )
-    model = Transformer(FULL)
+    model = TokenModel(TokenInterface(features=3, outputs=2), FULL)
     for kind in ("adamw", "muon"):
         optimizers = build_optimizers(
             model, OptimSpec(optimizer=kind, lr=1, steps=1, batch=1, lr_multipliers=multipliers)

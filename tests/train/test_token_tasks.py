@@ -40,7 +40,6 @@ def tiny_run(task, **fields):
         batch=8,
         micro_batch=4,
         epoch_steps=5,
-        ema=0.5,
         validation_batches=2,
         validation_batch=8,
     )

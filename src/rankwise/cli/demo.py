@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rankwise.cli.output import console, print_json
 from rankwise.errors import require_int
@@ -13,7 +12,7 @@ from rankwise.errors import require_int
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from rankwise.recipes.figure1_points import Point
+    from rankwise.recipes.rows import Point
 
 
 def demo(
@@ -42,24 +41,20 @@ def demo(
     from rankwise.cli.page import say_page, store_page
     from rankwise.recipes import demo as recipe
     from rankwise.recipes.trained import train_sweep
-    from rankwise.report.figures import house_style, new_figure, save_figure
+    from rankwise.report.figures import house_style, require_drawing, save_figure
     from rankwise.report.html import require_page
-    from rankwise.spec import SweepSpec
-    from rankwise.sweep.plan import plan_sweep
 
     if workers is not None:
         require_int("--workers", workers, minimum=1)
-    sweeps = recipe.sweeps()
     if dry_run:
         from rankwise.cli.dry_run import show_plan
+        from rankwise.sweep.plan import plan_sweep
 
-        both = SweepSpec(name="demo", runs=tuple(run for sweep in sweeps for run in sweep.expand()))
-        show_plan(plan_sweep(both), store, workers=workers, json=json)
+        show_plan(plan_sweep(recipe.sweep()), store, workers=workers, json=json)
         return
-    new_figure(1, 1)  # a missing extra is better noticed before training
+    require_drawing()  # a missing extra is better noticed before training
     require_page()
-    trained = [run for sweep in sweeps for run in train_sweep(sweep, store, workers=workers)]
-    trade_off, setting = recipe.split(trained)
+    trade_off, setting = recipe.split(train_sweep(recipe.sweep(), store, workers=workers))
     with house_style():
         figure = recipe.draw(trade_off, setting)
     png, svg = save_figure(figure, store / "demo")
@@ -68,8 +63,8 @@ def demo(
     if json:
         print_json(
             {
-                "trade_off": [dataclasses.asdict(point) for point in trade_off],
-                "setting": [dataclasses.asdict(point) for point in setting],
+                "trade_off": [_plain(point) for point in trade_off],
+                "setting": [_plain(point) for point in setting],
                 "reading": lines,
                 "figure": {"png": str(png), "svg": str(svg)},
                 "page": str(page),
@@ -87,15 +82,20 @@ def demo(
 
 
 def rank_table(points: Sequence[Point]) -> Table:
-    """One row a depth and budget, one column a rank."""
+    """One row per depth and budget, one column per rank."""
     from rich.table import Table
 
-    ranks = sorted({point.rank for point in points})
-    table = Table("layers", "parameters", *(f"rank {rank}" for rank in ranks), title="Squared error a point")
-    rows: dict[tuple[int, float], dict[int, Point]] = {}
-    for point in points:
-        rows.setdefault((point.layers, point.exponent), {})[point.rank] = point
-    for (layers, exponent), row in rows.items():
-        cells = (f"{row[rank].error:.4f} ± {row[rank].spread:.4f}" for rank in ranks)
-        table.add_row(str(layers), f"d^{1 + exponent:g}", *cells)
+    from rankwise.recipes.rows import lines_of
+
+    ranks = list(lines_of(points, "rank"))
+    table = Table("layers", "parameters", *(f"rank {rank}" for rank in ranks), title="Squared error per point")
+    for layers, depth in lines_of(points, "layers").items():
+        for budget, line in lines_of(depth, "budget").items():
+            cells = (f"{point.error:.4f} ± {point.spread():.4f}" for point in line)
+            table.add_row(str(layers), str(budget), *cells)
     return table
+
+
+def _plain(point: Point) -> dict[str, Any]:
+    common = {name: point.get(name) for name in ("dim", "points", "layers", "heads", "rank", "parameters")}
+    return {**common, **point.row.extra, "error": point.error, "error_se": point.spread()}

@@ -65,9 +65,8 @@ def address_search(
     for name, number in (("beta", beta), ("gain", gain), ("scale", scale)):
         require_number(name, number, above=0)
     heads = len(blocks)
-    spec = ModelSpec(
-        dim=dim, layers=len(steps) + 1, heads=heads, rank=rank, bias=False, norm="none", last_residual=False
-    )
+    layers = len(steps) + 1
+    spec = ModelSpec(dim=dim, layers=layers, heads=heads, rank=rank, bias=False, norm="none", residual="learned")
     model = Transformer(spec, dtype=dtype)
     address = blocks[:1].expand_as(blocks)
     *earlier, last = (layer for layer in model.attention_layers() if isinstance(layer, MultiheadAttention))

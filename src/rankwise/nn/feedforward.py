@@ -43,16 +43,10 @@ class FeedForward(nn.Sequential):
         return super().forward(x)
 
     @torch.no_grad()
-    def scale_output(self, factor: float) -> None:
-        """Multiply what this adds to the residual stream."""
+    def silence(self) -> None:
+        """Add nothing to the residual stream until trained."""
         for parameter in self[2].parameters():
-            parameter.mul_(factor)
-
-    @torch.no_grad()
-    def enlarge_hidden(self, factor: float) -> None:
-        """Multiply the hidden units, and let all of them turn at 0."""
-        for name, parameter in self[0].named_parameters():
-            parameter.mul_(0.0 if name == "bias" else factor)
+            parameter.zero_()
 
 
 class _BlockedRelu(torch.autograd.Function):

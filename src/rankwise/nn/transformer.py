@@ -5,7 +5,7 @@ Legend: B batch, N points, Q queries, D dim, W = D + position_dim the width insi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal, overload
 
 import torch
@@ -16,7 +16,6 @@ from torch.nn.functional import pad
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.nn.attention import MultiheadAttention
 from rankwise.nn.feedforward import FeedForward
-from rankwise.nn.head_starts import start_address, start_farthest, start_shared_values
 from rankwise.nn.latent import LatentAttention
 from rankwise.nn.norms import build_norm
 from rankwise.spec import ModelSpec
@@ -34,12 +33,11 @@ class Block(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.pre, self.residual = spec.norm_place == "pre", spec.residual
-        self.attention_residual = spec.residual and not (last and spec.last_residual is False)
-        start = spec.last_residual_start if last else None
-        self.residual_weight = (
-            None if start is None else nn.Parameter(torch.full((), start, device=device, dtype=dtype))
-        )
+        self.pre, self.residual = spec.norm_place == "pre", spec.residual != "none"
+        self.register_parameter("residual_weight", None)
+        if spec.residual == "learned":
+            start = torch.full((), 0.0 if last else 1.0, device=device, dtype=dtype)
+            self.residual_weight = nn.Parameter(start)
         self.attention = _build_attention(spec, device, dtype)
         self.attention_norm = build_norm(spec.norm, spec.width, device=device, dtype=dtype)
         self.feedforward = FeedForward(spec, device=device, dtype=dtype) if spec.feedforward else None
@@ -58,7 +56,7 @@ class Block(nn.Module):
         else:
             change = self.attention(*inputs)
         kept = x if self.residual_weight is None else x * self.residual_weight
-        x = self._joined(kept if self.attention_residual else None, change, self.attention_norm)
+        x = self._joined(kept if self.residual else None, change, self.attention_norm)
         if self.feedforward is not None and self.feedforward_norm is not None:
             inner = self.feedforward_norm(x) if self.pre else x
             change = self.feedforward(inner, twice_differentiable=return_weights)
@@ -87,7 +85,6 @@ class Transformer(nn.Module):
         self.blocks = nn.ModuleList(Block(spec, last=n == spec.layers, device=device, dtype=dtype) for n in layers)
         last = spec.norm_place == "pre"
         self.final_norm = build_norm(spec.norm if last else "none", spec.width, device=device, dtype=dtype)
-        self.output = nn.Linear(spec.dim, spec.dim, spec.bias, device, dtype) if spec.output_map else nn.Identity()
         if spec.max_points:
             columns = spec.position_dim or spec.dim
             self.positions = nn.Parameter(torch.empty(spec.max_points, columns, device=device, dtype=dtype))
@@ -139,7 +136,7 @@ class Transformer(nn.Module):
         for block in self.blocks:
             x, layer_weights = block(x, context, return_weights)
             weights.append(layer_weights)
-        output = self.output(self.final_norm(x)[..., : spec.dim])
+        output = self.final_norm(x)[..., : spec.dim]
         return (output, weights) if return_weights else output
 
     def attention_layers(self) -> Iterator[MultiheadAttention | LatentAttention]:
@@ -164,57 +161,23 @@ class Transformer(nn.Module):
     @torch.no_grad()
     def _start(self) -> None:
         if self.positions is not None:
-            if self.spec.positions == "concatenated":
-                longest = self.spec.position_gain or 1.0
-                nn.init.uniform_(self.positions, -longest, longest)
-            elif self.spec.init == "paper":
-                nn.init.normal_(self.positions, -1.0, 1.0)
+            if self.spec.init != "paper":
+                nn.init.normal_(self.positions, 0.0, self.positions.shape[1] ** -0.5)
+            elif self.spec.positions == "concatenated":
+                nn.init.uniform_(self.positions, -1.0, 1.0)
             else:
-                nn.init.normal_(self.positions, 0.0, self.spec.dim**-0.5)
+                nn.init.normal_(self.positions, -1.0, 1.0)
         if self.spec.init == "paper":
             first = self.blocks[0].state_dict()
             for block in self.blocks[1:]:
                 block.load_state_dict(block.state_dict() | first)
-        *earlier, last = self.attention_layers()
-        if self.spec.head_init in ("farthest", "shared"):
-            self._start_last_heads(*_plain([last]))
-        if self.spec.output_gain is not None:
-            _output_weight(last).mul_(self.spec.output_gain)
-        feedforwards = [module for module in self.modules() if isinstance(module, FeedForward)]
-        if self.spec.branch_gain is not None:
+        if self.spec.init == "identity":
+            *earlier, _ = self.attention_layers()
             for layer in earlier:
-                _output_weight(layer).mul_(self.spec.branch_gain)
-            for module in feedforwards:
-                module.scale_output(self.spec.branch_gain)
-        if self.spec.head_init == "address":
-            start_address(_plain(earlier))
-        if self.spec.feedforward_gain is not None:
-            for module in feedforwards:
-                module.enlarge_hidden(self.spec.feedforward_gain)
-        if self.spec.final_gain is not None:
-            for gain in self._last_norm().parameters():
-                gain.fill_(self.spec.final_gain)
-
-    def _start_last_heads(self, last: MultiheadAttention) -> None:
-        if self.spec.head_init == "shared":
-            start_shared_values(last)
-        else:
-            normed = self.spec.norm == "rms" and (self.spec.norm_place == "pre" or self.spec.layers > 1)
-            start_farthest(last, self.spec.width**0.5 if normed else 1.0)
-
-    def _last_norm(self) -> nn.Module:
-        if self.spec.norm_place == "pre":
-            return self.final_norm
-        last = self.blocks[-1]
-        assert isinstance(last, Block)
-        return last.feedforward_norm or last.attention_norm
-
-
-def _plain(layers: Sequence[MultiheadAttention | LatentAttention]) -> list[MultiheadAttention]:
-    """``layers``, none of which is latent: the spec allows no other start of heads."""
-    plain = [layer for layer in layers if isinstance(layer, MultiheadAttention)]
-    assert len(plain) == len(layers)
-    return plain
+                _silence(layer)
+            for module in self.modules():
+                if isinstance(module, FeedForward):
+                    module.silence()
 
 
 def _build_attention(
@@ -225,5 +188,7 @@ def _build_attention(
     return MultiheadAttention.from_spec(spec.attention, device=device, dtype=dtype)
 
 
-def _output_weight(layer: MultiheadAttention | LatentAttention) -> Tensor:
-    return layer.o_weight if isinstance(layer, MultiheadAttention) else layer.out.weight
+def _silence(layer: MultiheadAttention | LatentAttention) -> None:
+    """Output 0 until trained (``o_bias`` is 0 initially)."""
+    for parameter in [layer.o_weight] if isinstance(layer, MultiheadAttention) else layer.out.parameters():
+        nn.init.zeros_(parameter)

@@ -169,11 +169,8 @@ def _require_expressible_stack(spec: ModelSpec) -> None:
     need("generalized", spec.generalized is None, "None")
     need("norm", spec.norm == "rms", "'rms'")
     need("norm_place", spec.norm_place == "pre", "'pre'")
-    need("residual", spec.residual, "True")
-    need("last_residual", spec.last_residual is None, "nothing")
-    need("last_residual_start", spec.last_residual_start is None, "nothing")
+    need("residual", spec.residual == "plain", "'plain'")
     need("positions", spec.positions in ("none", "rotary"), "'none' or 'rotary'")
-    need("output_map", not spec.output_map, "False (make it part of your own read-out)")
     need(
         "feedforward", not (spec.feedforward and spec.qk_norm), "0 with qk_norm (Qwen3's has no bias to open its gate)"
     )

@@ -1,79 +1,35 @@
-"""From cells to the runs of a sweep: which protocol trains them, and with how many seeds."""
+"""From cells to runs: which protocol trains them, on how many sequences."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import TypeVar
-
-from rankwise.errors import InvalidInputError, require_choice, require_int
-from rankwise.spec import RunSpec, SweepSpec, vary
-from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity, paper, recall, wide
-
-T = TypeVar("T")
+from rankwise.errors import require_choice, require_int
+from rankwise.spec import RunSpec, TaskSpec
+from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity, paper
 
 TWENTIETH = PAPER_SEQUENCES // 20
 """What ``capacity`` spends at full size."""
 
-LATER_SEQUENCES = 2 * PAPER_SEQUENCES
-"""What the authors spend on every figure after the first: 2000 epochs, with half the learning rate."""
-
-_FIRST: dict[str, Callable[[Cell], RunSpec]] = {"capacity": capacity, "wide": wide, "paper": paper, "recall": recall}
-_LATER = _FIRST | {"paper": partial(paper, lr=0.005)}
-PROTOCOLS = tuple(_FIRST)
-
-REPEATING = ("paper", "recall")
-"""The protocols whose epochs all have the same sequences, so that their training errors are what the authors plot."""
+PROTOCOLS = ("capacity", "paper")
+LATER_RATE = 0.005
+"""The authors' learning rate in every figure after the first, which they train for twice as long."""
 
 
-def trained_by(protocol: str, *, later: bool = True) -> Callable[[Cell], RunSpec]:
-    """The protocol of that name; the authors' differs between their first figure and the ``later`` ones."""
-    require_choice("protocol", protocol, PROTOCOLS)
-    return (_LATER if later else _FIRST)[protocol]
+def train_as(protocol: str, cell: Cell, *, paper_rate: float = 0.01) -> RunSpec:
+    """``cell`` by the protocol of that name."""
+    require_choice("--protocol", protocol, PROTOCOLS)
+    return paper(cell, lr=paper_rate) if protocol == "paper" else capacity(cell)
 
 
-def seeded_sweep(name: str, runs: Iterable[RunSpec], seeds: int, *, in_order: bool = False) -> SweepSpec:
-    """All ``runs`` with seed 0, then all with seed 1, and so on; ``in_order`` also trains them so."""
-    require_int("seeds", seeds, minimum=1)
-    once = list(runs)
-    many = tuple(vary(run, {"seed": seed}) for seed in range(seeds) for run in once)
-    return SweepSpec(name=name, runs=many, order="listed" if in_order else None)
+def budget(asked: int | None, preset: int) -> int:
+    """How many sequences a run may see: what was asked for, else the preset's number."""
+    return preset if asked is None else require_int("--sequences", asked, minimum=1)
 
 
-def chosen_seeds(asked: int | None, preset: int) -> int:
-    """With how many seeds every cell is trained: what was asked for, else the preset's number."""
-    return preset if asked is None else require_int("seeds", asked, minimum=1)
+def farthest(dim: int, points: int) -> TaskSpec:
+    """The task of the paper's figures."""
+    return TaskSpec(name="farthest", dim=dim, points=points)
 
 
-def budget(asked: int | None, preset: int, *, full_size: bool, protocol: str, later: bool = True) -> int:
-    """How many sequences a run may see: what was asked for, else the authors' number at full size with their protocol,
-    else the preset's."""
-    if asked is not None:
-        return require_int("sequences", asked, minimum=1)
-    if full_size and protocol == "paper":
-        return LATER_SEQUENCES if later else PAPER_SEQUENCES
-    return preset
-
-
-def chosen_pieces(pieces: Sequence[int], every: Sequence[T], preset: str) -> list[T]:
-    """The parts of a preset with these numbers, counted from 1; all if none are named."""
-    for number in pieces:
-        if not 1 <= number <= len(every):
-            raise InvalidInputError(
-                f"pieces: expected numbers from 1 to {len(every)} for preset {preset!r}, got {number}"
-            )
-    return [every[number - 1] for number in pieces] or list(every)
-
-
-def chosen_ranks(ranks: Sequence[int], every: Sequence[int], preset: str) -> list[int]:
-    """Those of a preset's ranks that are named, in the preset's order; all if none are."""
-    for rank in ranks:
-        if rank not in every:
-            known = ", ".join(map(str, every))
-            raise InvalidInputError(f"ranks: expected some of {known} for preset {preset!r}, got {rank}")
-    return [rank for rank in every if not ranks or rank in ranks]
-
-
-def depth_name(layers: int) -> str:
+def counted(number: int, noun: str) -> str:
     """1 layer, 3 layers."""
-    return f"{layers} layer{'s' * (layers > 1)}"
+    return f"{number} {noun}{'s' * (number != 1)}"

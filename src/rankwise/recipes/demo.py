@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rankwise.recipes import figure1, figure1_points, theorem
-from rankwise.recipes.baselines import trivial_errors
-from rankwise.recipes.figure1_panels import draw_panel
+from rankwise.recipes import figure1, theorem
+from rankwise.recipes.rows import Point, lines_of, points_of
 from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import new_figure
 from rankwise.spec import SweepSpec
@@ -23,40 +22,40 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def sweeps() -> tuple[SweepSpec, SweepSpec]:
-    """The runs of the left and of the right side."""
-    return figure1.sweep("demo"), theorem.sweep("demo")
+def sweep() -> SweepSpec:
+    """The runs of both sides."""
+    left, right = figure1.FIGURE.sweep("demo"), theorem.FIGURE.sweep("demo")
+    return SweepSpec(name="demo", runs=(*left.runs, *right.runs))
 
 
-def split(runs: Sequence[TrainedRun]) -> tuple[list[figure1_points.Point], list[theorem.Point]]:
-    """The points of the trade-off and those of the theorem's setting, random features included."""
-    trade_off = figure1_points.points_of(figure1.rows([one for one in runs if one.run.task.name == "farthest"]))
-    setting = theorem.points_of(theorem.rows([one for one in runs if one.run.task.name == "nearest"]))
-    return trade_off, setting + theorem.random_feature_points("demo")
+def split(runs: Sequence[TrainedRun]) -> tuple[list[Point], list[Point]]:
+    """The points of the trade-off and those of the theorem's setting."""
+    left = figure1.FIGURE.rows(one for one in runs if one.run.task.name == "farthest")
+    right = theorem.FIGURE.rows(one for one in runs if one.run.task.name == "nearest")
+    return points_of(left, figure1.FIGURE.keys), points_of(right, theorem.FIGURE.keys)
 
 
-def draw(trade_off: Sequence[figure1_points.Point], setting: Sequence[theorem.Point]) -> Figure:
-    """One row: a panel a depth, and the theorem's."""
-    grid = figure1.PRESETS["demo"]
-    levels = trivial_errors(grid.dim, grid.points)
-    depths = sorted({point.layers for point in trade_off})
+def draw(trade_off: Sequence[Point], setting: Sequence[Point]) -> Figure:
+    """One row: a panel per depth, and the theorem's."""
+    depths = lines_of(trade_off, "layers")
     figure = new_figure(4.3 * (len(depths) + 1), 4.8)
     panels = figure.subplots(1, len(depths) + 1)
-    for axes, layers in zip(panels, depths, strict=False):
-        draw_panel(axes, [point for point in trade_off if point.layers == layers], levels)
-    for axes in panels[1 : len(depths)]:
+    for axes, own in zip(panels, depths.values(), strict=False):
+        figure1.draw_panel(axes, own)
         axes.sharey(panels[0])
+        axes.legend(fontsize=7, loc="lower left")
     theorem.draw_panel(panels[-1], setting)
+    row = trade_off[0].row
     figure.suptitle(
-        f"Farthest of {grid.points} points in {grid.dim} dimensions (left), "
+        f"Farthest of {row.points} points in {row.dim} dimensions (left), "
         f"nearest of 2 orthogonal points and its bound (right)",
         fontsize=11,
     )
     return figure
 
 
-def reading(trade_off: Sequence[figure1_points.Point], setting: Sequence[theorem.Point]) -> list[str]:
-    """Three lines, computed from the numbers: one layer, depth, the bound."""
-    by_depth = figure1_points.gaps_by_depth(trade_off)
-    first, *_ = figure1_points.full_against_half(by_depth)
-    return [first, *figure1_points.depth_narrows(by_depth), theorem.reading(setting)]
+def reading(trade_off: Sequence[Point], setting: Sequence[Point]) -> list[str]:
+    """A line each, computed from the numbers: one layer, depth, the bound."""
+    first, *_ = figure1.full_against_half(trade_off)
+    bound, *_ = theorem.FIGURE.reading(theorem.PRESETS["demo"], setting)
+    return [first, *figure1.depth_narrows(trade_off), bound]

@@ -1,184 +1,185 @@
 """Figure 1: rank against error, for three budgets of heads and several depths.
 
-    rankwise reproduce figure1 --preset laptop        (minutes a seed, two cores)
-    rankwise reproduce figure1 --preset paper         (full size, in the order of ``PIECES``; 5 h 20 min of one core)
+    rankwise reproduce figure1                        (three seeds: half an hour on two cores)
+    rankwise reproduce figure1 --preset paper         (full size: hours; stopped, the same command continues)
 
 Farthest neighbour among N points; H = d^c / r heads of rank r, so that every point of a curve (c = 1, 1.5, 2) has the
-same number of attention parameters. What the paper shows, and what to expect here: with one layer only full rank
-works, however many heads; with three layers low rank gets better. At preset "laptop" (three seeds): full rank .0027 to
-.0034 with one layer and .0032 to .0048 with three; half rank .572, .402, .327 (c = 1, 1.5, 2) with one and .384, .315,
-.257 with three.
-
-The authors' values stand beside ours at full size. Theirs are the smallest mean training loss of an epoch, of the best
-of five seeds, after 1000 passes over the same 25,600 sequences; ours are errors of the last weights on held-out
-examples, mean over seeds. ``--protocol wide`` gives the weights of the authors' feed-forward to the values, so that
-heads of low rank bring whole vectors, as in the theorem. ``--protocol recall`` has the authors' statistic under our
-training: errors on 25,600 sequences that come again and again. It and the paper's protocol, where trained here, get
-panels of their own, with the errors on both kinds of sequences.
+same number of attention parameters, d^(1+c). What the paper shows: with one layer only full rank works, however many
+heads; with three layers low rank gets better. Our errors are on held-out examples, after 1/20 of the paper's training
+at full size. The paper's, shown beside them, are errors on the 25,600 sequences that it trained on 1000 times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rankwise.errors import require_choice
-from rankwise.recipes.baselines import linear_scores_level, trivial_errors
-from rankwise.recipes.cells import REPEATING, TWENTIETH, budget, chosen_pieces, chosen_ranks, seeded_sweep, trained_by
-from rankwise.recipes.figure1_panels import draw
-from rankwise.recipes.figure1_points import (
-    EXPONENTS,
-    above_linear_scores,
-    between_protocols,
-    points_of,
-    reading,
-)
-from rankwise.recipes.registry import Reproduced
-from rankwise.recipes.rows import ResultRow, result_row
-from rankwise.recipes.trained import TrainedRun
-from rankwise.report.figures import house_style, save_figure
-from rankwise.spec import SweepSpec, heads_for_budget, vary
+from rankwise.recipes.baselines import trivial_errors
+from rankwise.recipes.cells import TWENTIETH, budget, counted, farthest, train_as
+from rankwise.recipes.curves import curve, panels_by
+from rankwise.recipes.paper_figures import published
+from rankwise.recipes.rows import Point, Value, lines_of, select
+from rankwise.recipes.trained_figure import Settings, TrainedFigure
+from rankwise.report.headline import two_digits_down
+from rankwise.report.panels import draw_levels, draw_series, rank_axes
+from rankwise.spec import RunSpec, heads_for_budget
 from rankwise.train.protocols import Cell
 
-KEYS: tuple[str, ...] = ()
-COMPARED = (*REPEATING, "wide")
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
-class Piece:
-    """A part of the figure that is worth having alone: some ranks of one curve."""
+class Curve:
+    """Some ranks at one depth with H = d^exponent / r heads."""
 
     layers: int
     exponent: float
     ranks: tuple[int, ...]
-    sequences: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The sizes of a preset; ``in_order`` trains the pieces one after the other."""
+class Sizes(Settings):
+    """The sizes of a preset."""
 
     dim: int
     points: int
-    pieces: tuple[Piece, ...]
-    in_order: bool = False
+    curves: tuple[Curve, ...]
+    sequences: int
 
 
-def curves(
-    ranks: tuple[int, ...], sequences: dict[int, int], exponents: tuple[float, ...] = EXPONENTS
-) -> tuple[Piece, ...]:
-    """Whole curves: every budget at every depth, with ``sequences`` by the number of layers."""
-    return tuple(
-        Piece(layers=layers, exponent=exponent, ranks=ranks, sequences=budget)
-        for layers, budget in sequences.items()
-        for exponent in exponents
-    )
+def _all_curves(ranks: tuple[int, ...], exponents: tuple[float, ...] = (1.0, 1.5, 2.0)) -> tuple[Curve, ...]:
+    return tuple(Curve(layers=layers, exponent=c, ranks=ranks) for layers in (1, 3) for c in exponents)
 
 
-_RANKS = (1, 2, 4, 8, 16, 32, 64)
-PIECES = (
-    Piece(layers=1, exponent=1.0, ranks=_RANKS, sequences=TWENTIETH),
-    Piece(layers=3, exponent=1.0, ranks=_RANKS, sequences=TWENTIETH),
-    Piece(layers=5, exponent=1.0, ranks=(64, 16, 4), sequences=TWENTIETH),
-    Piece(layers=1, exponent=1.5, ranks=_RANKS, sequences=TWENTIETH),
-    Piece(layers=1, exponent=2.0, ranks=(64,), sequences=TWENTIETH),
-    Piece(layers=1, exponent=2.0, ranks=(32, 8), sequences=TWENTIETH // 4),
-)
-"""Full size, the most telling first: one layer, three, the curve the authors could not train, larger budgets.
-
-One layer of low rank is done early: 2 heads of rank 32 end at .7215 after 256,000 sequences, .7214 after 1.28 million.
-"""
-
-PRESETS: dict[str, Settings] = {
-    "smoke": Settings(dim=16, points=8, pieces=curves((8, 16), {1: 64_000, 3: 64_000}, (1.0, 1.5))),
-    "demo": Settings(dim=16, points=8, pieces=curves((4, 8, 16), {1: 64_000, 3: 64_000})),
-    "laptop": Settings(dim=16, points=8, pieces=curves((2, 4, 8, 16), {1: 96_000, 3: 128_000})),
-    "paper": Settings(dim=64, points=16, pieces=PIECES, in_order=True),
-    "paper-whole": Settings(
-        dim=64, points=16, pieces=(*PIECES[:-1], *curves(_RANKS, dict.fromkeys((1, 3, 5), TWENTIETH))), in_order=True
+_RANKS = (64, 32, 16, 8, 4, 2, 1)
+PRESETS = {
+    "smoke": Sizes(dim=16, points=8, curves=_all_curves((8, 16), (1.0, 1.5)), sequences=32_000, seeds=1),
+    "demo": Sizes(dim=16, points=8, curves=_all_curves((4, 8, 16)), sequences=64_000, seeds=1),
+    "laptop": Sizes(dim=16, points=8, curves=_all_curves((2, 4, 8, 16)), sequences=128_000),
+    "paper": Sizes(
+        dim=64,
+        points=16,
+        curves=(
+            Curve(layers=1, exponent=1.0, ranks=_RANKS),
+            Curve(layers=3, exponent=1.0, ranks=_RANKS),
+            Curve(layers=5, exponent=1.0, ranks=(64, 16, 4)),
+            Curve(layers=1, exponent=1.5, ranks=_RANKS),
+            Curve(layers=1, exponent=2.0, ranks=(64, 32, 8)),
+        ),
+        sequences=TWENTIETH,
+        seeds=1,
     ),
 }
 
 
-def sweep(
-    preset: str = "laptop",
-    *,
-    protocol: str = "capacity",
-    seeds: int = 1,
-    sequences: int | None = None,
-    pieces: tuple[int, ...] = (),
-    ranks: tuple[int, ...] = (),
-    patience: int | None = None,
-) -> SweepSpec:
-    """The runs of the figure: all pieces with seed 0, then all with seed 1, and so on.
+class Figure1(TrainedFigure[Sizes]):
+    """Error against rank: one panel per depth, one curve per budget."""
 
-    ``protocol`` "paper" at full size spends the paper's 25.6 million sequences unless ``sequences`` says otherwise.
-    ``pieces`` chooses some, counted from 1, and ``ranks`` some of their ranks. With
-    ``patience`` a run ends after so many epochs that did not lower the held-out error by a thousandth: the paper's
-    protocol, cut short, often collapses to an answer of 0 and stays there.
-    """
-    require_choice("preset", preset, tuple(PRESETS))
-    settings = PRESETS[preset]
-    train_as = trained_by(protocol, later=False)
-    chosen = chosen_pieces(pieces, settings.pieces, preset)
-    wanted = chosen_ranks(ranks, sorted({rank for piece in chosen for rank in piece.ranks}), preset)
-    runs = [
-        train_as(
-            Cell(
-                dim=settings.dim,
-                points=settings.points,
-                layers=piece.layers,
-                heads=heads_for_budget(settings.dim, rank, piece.exponent),
-                rank=rank,
-                sequences=budget(
-                    sequences, piece.sequences, full_size=settings.in_order, protocol=protocol, later=False
-                ),
-            )
-        )
-        for piece in chosen
-        for rank in piece.ranks
-        if rank in wanted
+    name = "figure1"
+    keys = ("layers", "budget", "rank")
+    tabled = ("error", "train_min")
+    presets = PRESETS
+
+    def runs(self, settings: Sizes, *, protocol: str = "capacity", sequences: int | None = None) -> Iterable[RunSpec]:
+        """Every rank of every curve."""
+        task, seen = farthest(settings.dim, settings.points), budget(sequences, settings.sequences)
+        for line in settings.curves:
+            for rank in line.ranks:
+                heads = heads_for_budget(settings.dim, rank, line.exponent)
+                yield train_as(protocol, Cell(task=task, layers=line.layers, heads=heads, rank=rank, sequences=seen))
+
+    def columns(self, run: RunSpec) -> Mapping[str, Value]:
+        """The budget: d^2 is the usual H r = d."""
+        return {"budget": f"d^{1 + round(2 * math.log(run.model.heads * run.model.rank, run.model.dim)) / 2:g}"}
+
+    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+        """Full against half rank at every depth, what depth changes, and the paper's values."""
+        return [*full_against_half(points), *depth_narrows(points), *_beside_the_paper(points)]
+
+    def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
+        """One panel per depth."""
+        title = f"Farthest of {settings.points} points in {settings.dim} dimensions"
+        return panels_by("layers", points, lambda axes, _, own: draw_panel(axes, own), title)
+
+
+def draw_panel(axes: Axes, points: Sequence[Point]) -> None:
+    """Error against rank at one depth, with the errors of trivial predictors as levels."""
+    row = points[0].row
+    lines = [
+        curve(_label(str(name)), line, x="rank", published=_published(line))
+        for name, line in lines_of(points, "budget").items()
     ]
-    if patience is not None:
-        runs = [vary(run, {"optim.patience": patience, "optim.threshold": 1e-3}) for run in runs]
-    return seeded_sweep(f"figure1 ({preset}, {protocol})", runs, seeds, in_order=settings.in_order)
+    draw_series(axes, lines)
+    draw_levels(axes, trivial_errors(row.dim, row.points), side="left")
+    rank_axes(axes, sorted({point.row.rank for point in points}), counted(row.layers, "layer"))
 
 
-def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
-    """One row a run, nothing measured besides."""
-    return [result_row("figure1", trained) for trained in runs]
-
-
-def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
-    """Figure, table and reading of the rows."""
-    points = points_of(rows)
-    settings = PRESETS[preset]
-    title = f"Farthest of {settings.points} points in {settings.dim} dimensions"
-    whole_values = any(point.protocol == "wide" for point in points)
-    linear_scores = linear_scores_level(settings.dim, settings.points) if whole_values else None
-    with house_style():
-        figure = draw(points, trivial_errors(settings.dim, settings.points), title, linear_scores=linear_scores)
+def full_against_half(points: Sequence[Point]) -> list[str]:
+    """A line for every depth: the error of full rank, and how many times as much half rank errs."""
     lines = []
-    for protocol in sorted({point.protocol for point in points}):
-        own = [point for point in points if point.protocol == protocol]
-        lines += [f"{protocol}: {line}" for line in reading(own)]
-    if linear_scores is not None:
-        lines += above_linear_scores(points, linear_scores)
-    lines += between_protocols(points)
-    return Reproduced(
-        columns=(
-            *("protocol", "layers", "budget", "heads", "rank", "error", "standard error", "seeds"),
-            *("training error", "authors", "sequences", "parameters"),
-        ),
-        rows=tuple(
-            (
-                *(point.protocol, point.layers, f"d^{1 + point.exponent:g}", point.heads, point.rank),
-                *(point.error, point.spread, point.seeds),
-                *(point.training, point.authors, point.sequences, point.parameters),
-            )
-            for point in points
-        ),
-        reading="\n".join(lines),
-        files=save_figure(figure, stem),
-    )
+    for layers, gaps in _gaps(points).items():
+        full, half = max(gap[0] for gap in gaps.values()), min(gap[1] for gap in gaps.values())
+        least = two_digits_down(min(gap[1] / gap[0] for gap in gaps.values()))
+        lines.append(
+            f"{counted(layers, 'layer')}: full rank reaches {full:.2g} or less; half rank reaches {half:.2g} at best, "
+            f"at least {least} times as much at equal parameters."
+        )
+    return lines
+
+
+def depth_narrows(points: Sequence[Point]) -> list[str]:
+    """What half rank gains by depth, at the smallest budget that was trained with one layer and with more."""
+    gaps = _gaps(points)
+    deepest = max(gaps, default=1)
+    shared = sorted(set(gaps.get(1, {})) & set(gaps.get(deepest, {})))
+    if deepest == 1 or not shared:
+        return []
+    before, after = gaps[1][shared[0]][1], gaps[deepest][shared[0]][1]
+    verb = "narrows" if after < before else "does not narrow"
+    return [f"Depth {verb} it: half rank goes from {before:.2g} to {after:.2g} with {deepest} layers ({shared[0]})."]
+
+
+def _gaps(points: Sequence[Point]) -> dict[int, dict[str, tuple[float, float]]]:
+    """The errors of full and of half rank by depth and budget, wherever both were trained."""
+    found: dict[int, dict[str, tuple[float, float]]] = {}
+    for full in (point for point in points if point.row.rank == point.row.dim):
+        name = str(full.get("budget"))
+        for half in select(points, layers=full.row.layers, budget=name, rank=full.row.dim // 2):
+            found.setdefault(full.row.layers, {})[name] = (full.error, half.error)
+    return found
+
+
+def _beside_the_paper(points: Sequence[Point]) -> list[str]:
+    beside = [(point, value) for point in points if (value := _published([point]).get(point.row.rank)) is not None]
+    if not beside:
+        return []
+    below = sum(point.error < value for point, value in beside)
+    repeated = [point for point, _ in beside if point.row.protocol == "paper"]
+    lines = [f"Of {len(beside)} held-out errors {below} lie below the paper's training error."]
+    if repeated:
+        most = max(repeated, key=lambda point: point.error - point.mean("train_min"))
+        lines.append(
+            f"The paper's protocol repeats its sequences: at rank {most.row.rank} with "
+            f"{counted(most.row.layers, 'layer')} the error on them is {most.mean('train_min'):.3g}, held out "
+            f"{most.error:.3g}."
+        )
+    return lines
+
+
+def _published(points: Sequence[Point]) -> dict[int, float]:
+    """The paper's values for one curve by rank, where it has them at this size and these ranks."""
+    row, exponent = points[0].row, float(str(points[0].get("budget")).removeprefix("d^")) - 1
+    found = published("figure1", dim=row.dim, points=row.points, layers=row.layers, exponent=exponent)
+    return {point.row.rank: found[point.row.rank] for point in points if point.row.rank in found}
+
+
+def _label(name: str) -> str:
+    exponent = float(name.removeprefix("d^"))
+    return f"$d^{{{exponent:g}}}$ parameters, $H = d^{{{exponent - 1:g}}}/r$".replace("d^{1}/", "d/")
+
+
+FIGURE = Figure1()

@@ -1,7 +1,7 @@
-"""Trained results as rows: one a run (or several, where a run is measured in several ways), in CSV and back.
+"""The results of a figure as rows, and as points: the rows that differ in their seed alone.
 
-A figure is drawn from rows alone, so that it can be drawn again from its CSV without the store it was trained in. The
-first columns are the same for every figure; what a figure measures besides follows them.
+An error has three forms on its way to a picture: the result in the store, a row (also a line of the figure's CSV), and
+a point.
 """
 
 from __future__ import annotations
@@ -9,27 +9,21 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
-from rankwise.errors import InvalidInputError
-from rankwise.report.whole_file import write_whole
+from rankwise.recipes.trained import TrainedRun
+from rankwise.spec import RunSpec
 from rankwise.sweep.printable import spreadsheet_cell
 
-if TYPE_CHECKING:
-    from rankwise.recipes.trained import TrainedRun
-
 Value = str | int | float
-_Key = TypeVar("_Key", bound=tuple[Any, ...])
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultRow:
     """What a run was, what it reached, and the id that leads back to its spec; ``extra`` is the figure's own."""
 
-    figure: str
     protocol: str
     dim: int
     points: int
@@ -39,88 +33,114 @@ class ResultRow:
     seed: int
     sequences: int
     error: float
+    """On held-out examples."""
     error_se: float
     train_min: float
+    """The lowest mean training error of an epoch: the statistic of the paper's figures."""
     parameters: int
     seconds: float
     run_id: str
     extra: Mapping[str, Value] = field(default_factory=dict)
 
+    def get(self, column: str) -> Value:
+        """The value of a column, common or the figure's own."""
+        value: Value = self.extra[column] if column in self.extra else getattr(self, column)
+        return value
+
 
 COLUMNS = tuple(column.name for column in fields(ResultRow) if column.name != "extra")
-_TYPES: dict[str, Callable[[str], Value]] = {
-    column.name: {"int": int, "float": float, "str": str}[str(column.type)]
-    for column in fields(ResultRow)
-    if column.name in COLUMNS
-}
 
 
-def result_row(figure: str, trained: TrainedRun, extra: Mapping[str, Value] | None = None) -> ResultRow:
+def run_columns(run: RunSpec) -> dict[str, Value]:
+    """The common columns that are known before a run is trained."""
+    return {
+        "protocol": run.protocol,
+        "dim": run.model.dim,
+        "points": run.task.tokens,
+        "layers": run.model.layers,
+        "heads": run.model.heads,
+        "rank": run.model.rank,
+        "seed": run.seed,
+        "sequences": run.optim.steps * run.optim.batch,
+    }
+
+
+def result_row(trained: TrainedRun, extra: Mapping[str, Value]) -> ResultRow:
     """The row of one trained run."""
-    run, model = trained.run, trained.run.model
+    reached: dict[str, Any] = {name: trained.result[name] for name in ("error", "error_se", "train_min")}
+    reached["sequences"] = trained.result["sequences"]  # fewer than planned where a run stopped early
     return ResultRow(
-        figure=figure,
-        protocol=run.protocol,
-        dim=model.dim,
-        points=run.task.tokens,
-        layers=model.layers,
-        heads=model.heads,
-        rank=model.rank,
-        seed=run.seed,
-        sequences=trained.sequences,
-        error=trained.error,
-        error_se=trained.error_se,
-        train_min=trained.train_min,
-        parameters=run.parameters(),
+        **{**run_columns(trained.run), **reached},
+        parameters=trained.run.parameters(),
         seconds=round(trained.seconds, 3),
-        run_id=run.id,
-        # a name such as "2024" must be in the row what it will be when it is read back
-        extra={name: _value(value) if isinstance(value, str) else value for name, value in (extra or {}).items()},
+        run_id=trained.run.id,
+        extra=extra,
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mean:
-    """The mean error of equal cells over their seeds.
+@dataclass(frozen=True)
+class Point:
+    """Rows that differ in their seed alone."""
 
-    ``spread`` is the standard error of that mean: between seeds where there are several, else of the one validation;
-    0 where that is not known.
-    """
+    rows: tuple[ResultRow, ...]
 
-    error: float
-    spread: float
-    seeds: int
-    row: ResultRow
+    @property
+    def row(self) -> ResultRow:
+        """A row that stands for what all have in common."""
+        return self.rows[0]
+
+    @property
+    def error(self) -> float:
+        """The mean held-out error."""
+        return self.mean("error")
+
+    def get(self, column: str) -> Value:
+        """What all rows have in ``column``."""
+        return self.row.get(column)
+
+    def mean(self, column: str) -> float:
+        """The mean over seeds."""
+        return math.fsum(float(row.get(column)) for row in self.rows) / len(self.rows)
+
+    def spread(self, column: str = "error") -> float:
+        """The standard error of that mean: between seeds; of the one validation where there is one seed (0 where that
+        is not known)."""
+        if len(self.rows) == 1:
+            named = f"{column}_se"
+            return float(self.row.get(named)) if hasattr(self.row, named) or named in self.row.extra else 0.0
+        mean = self.mean(column)
+        square = math.fsum((float(row.get(column)) - mean) ** 2 for row in self.rows)
+        return math.sqrt(square / (len(self.rows) - 1) / len(self.rows))
 
 
-def mean_over_seeds(
-    rows: Iterable[ResultRow],
-    key: Callable[[ResultRow], _Key],
-    value: Callable[[ResultRow], float] | None = None,
-    spread: Callable[[ResultRow], float] | None = None,
-) -> dict[_Key, Mean]:
-    """The cells that ``key`` tells apart, in the order of their keys.
-
-    ``value`` is the error unless given, and ``spread`` what one row knows of its uncertainty: of another value
-    nothing, unless given.
-    """
-    alone = spread or ((lambda row: row.error_se) if value is None else (lambda row: 0.0))
-    value = value or (lambda row: row.error)
-    cells: dict[_Key, list[ResultRow]] = {}
+def points_of(rows: Sequence[ResultRow], keys: Sequence[str]) -> list[Point]:
+    """The points that the columns ``keys`` tell apart, in the order of these columns."""
+    groups: dict[tuple[Value, ...], list[ResultRow]] = {}
     for row in rows:
-        cells.setdefault(key(row), []).append(row)
-    means = {}
-    for cell, group in sorted(cells.items()):
-        values = [value(row) for row in group]
-        mean = math.fsum(values) / len(values)
-        between = math.fsum((one - mean) ** 2 for one in values) / max(1, len(values) - 1) / len(values)
-        uncertainty = math.sqrt(between) if len(values) > 1 else alone(group[0])
-        means[cell] = Mean(error=mean, spread=uncertainty, seeds=len(values), row=group[0])
-    return means
+        groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
+    return [Point(tuple(groups[key])) for key in sorted(groups, key=lambda key: [_place(value) for value in key])]
 
 
-def write_rows(rows: Sequence[ResultRow], path: Path) -> Path:
-    """``rows`` as CSV in one piece: the common columns, then the figure's own."""
+def _place(value: Value) -> tuple[bool, float, str]:
+    """Numbers before words, each among themselves."""
+    return (True, 0.0, value) if isinstance(value, str) else (False, float(value), "")
+
+
+def select(points: Sequence[Point], /, **wanted: Value) -> list[Point]:
+    """The points that have these values in these columns."""
+    return [point for point in points if all(point.get(name) == value for name, value in wanted.items())]
+
+
+def lines_of(points: Sequence[Point], key: str) -> dict[Value, list[Point]]:
+    """The points by their value in column ``key``, in its order."""
+    lines: dict[Value, list[Point]] = {}
+    for point in points:
+        lines.setdefault(point.get(key), []).append(point)
+    return {value: lines[value] for value in sorted(lines, key=_place)}
+
+
+def csv_text(rows: Sequence[ResultRow]) -> str:
+    """``rows`` as CSV: the common columns, then the figure's own."""
     own = tuple(dict.fromkeys(name for row in rows for name in row.extra))
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -128,34 +148,4 @@ def write_rows(rows: Sequence[ResultRow], path: Path) -> Path:
     for row in rows:
         common = (getattr(row, name) for name in COLUMNS)
         writer.writerow(map(spreadsheet_cell, (*common, *(row.extra.get(name, "") for name in own))))
-    return write_whole(path, text.getvalue().encode())
-
-
-def read_rows(path: Path) -> list[ResultRow]:
-    """The rows of a CSV that ``write_rows`` wrote."""
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            table = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInputError(f"{path}: expected a CSV of results, got: {error}") from None
-    rows = []
-    for number, cells in enumerate(table, start=2):
-        missing = [name for name in COLUMNS if not cells.get(name)]
-        if missing:
-            raise InvalidInputError(f"{path}, line {number}: expected a value in {missing[0]!r}, got none")
-        try:
-            common: dict[str, Any] = {name: convert(cells[name]) for name, convert in _TYPES.items()}
-        except ValueError as error:
-            raise InvalidInputError(f"{path}, line {number}: expected numbers, got: {error}") from None
-        extra = {name: _value(text) for name, text in cells.items() if name not in COLUMNS and name and text}
-        rows.append(ResultRow(**common, extra=extra))
-    return rows
-
-
-def _value(text: str) -> Value:
-    for convert in (int, float):
-        try:
-            return convert(text)
-        except ValueError:
-            continue
-    return text
+    return text.getvalue()

@@ -1,48 +1,44 @@
 """The theorem's own setting: two orthogonal points, one query, one attention layer and nothing else.
 
-    rankwise reproduce theorem --preset laptop        (minutes on two cores; preset full: hours)
+    rankwise reproduce theorem        (minutes on two cores; preset full: hours)
 
-Four things on one axis, against the number of heads: trained softmax heads (any value matrices), trained generalised
-heads (scores are a small network of the projected points and the whole query; values a multiple of the identity),
-random rank-1 features with their best weights (closed form, mean of five draws), and the lower bound. Nothing may lie
-below the bound that holds for it by more than four standard errors: softmax heads are held against the bound for any
-values, the other two against the sharper one for scaled-identity values.
+Four things on one axis, against the number of heads: trained softmax heads (whole values), trained generalised heads
+(scores are a small network of the projected points and the whole query; values a multiple of the identity), random
+rank-1 features with their best weights (closed form, mean of five draws), and the lower bound. Nothing may lie below
+the bound that holds for it by more than four standard errors: softmax heads are held against the bound for any values,
+the other two against the sharper one for scaled-identity values.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING
 
-from rankwise.errors import require_choice
-from rankwise.recipes.cells import seeded_sweep
-from rankwise.recipes.registry import Reproduced
-from rankwise.recipes.rows import ResultRow, mean_over_seeds, result_row
-from rankwise.recipes.trained import TrainedRun
-from rankwise.report.figures import COLOURS, MARKERS, house_style, new_figure, ramp, save_figure
+from rankwise.recipes.cells import budget
+from rankwise.recipes.rows import Point, Value, lines_of
+from rankwise.recipes.trained_figure import Settings, TrainedFigure
+from rankwise.report.figures import COLOURS, MARKERS, new_figure, ramp
 from rankwise.report.panels import Series, draw_levels, draw_series, heads_axes
-from rankwise.spec import LrMultipliers, ModelSpec, OptimSpec, RunSpec, SweepSpec, TaskSpec
+from rankwise.spec import RunSpec, TaskSpec, vary
 from rankwise.theory.bounds import Values, error_lower_bound
 from rankwise.theory.kernels import optimal_weights, random_features
+from rankwise.train.protocols import Cell, capacity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Kind = Literal["softmax", "generalised", "random features"]
-KEYS = ("kind",)
 DRAWS = 5
+STANDARD_ERRORS = 4.0
 _SCORE_WIDTH = 32
 _ROUNDING = 1e-9
-_BOUNDS: tuple[tuple[Values, str], ...] = (("scaled_identity", "-"), ("any", "--"))
-_LABELS: dict[Kind, str] = {
-    "softmax": "softmax heads",
-    "generalised": "generalised heads",
-    "random features": "random heads, best weights",
-}
+_BOUND_FOR: dict[str, Values] = {"softmax": "any", "generalised": "scaled_identity", "random": "scaled_identity"}
+_LABELS = {"softmax": "softmax heads", "generalised": "generalised heads", "random": "random heads, best weights"}
+_LINES: dict[Values, str] = {"scaled_identity": "-", "any": "--"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,175 +55,117 @@ def _every_rank(dim: int) -> Grid:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """A grid for each dimension, and the steps of every run."""
+class Sizes(Settings):
+    """A grid for each dimension."""
 
-    steps: int
-    grids: dict[int, Grid]
+    sequences: int
+    grids: Mapping[int, Grid]
 
 
-PRESETS: dict[str, Settings] = {
-    "smoke": Settings(steps=300, grids={8: Grid(ranks=(1, 8), heads=(1, 8))}),
-    "demo": Settings(steps=800, grids={8: Grid(ranks=(1, 4, 7, 8), heads=(1, 4, 16))}),
-    "laptop": Settings(
-        steps=1500,
+PRESETS = {
+    "smoke": Sizes(sequences=64_000, grids={8: Grid(ranks=(1, 8), heads=(1, 8))}, seeds=1),
+    "demo": Sizes(sequences=128_000, grids={8: Grid(ranks=(1, 4, 7, 8), heads=(1, 4, 16))}, seeds=1),
+    "laptop": Sizes(
+        sequences=256_000,
         grids={
             8: Grid(ranks=(1, 2, 4, 6, 7, 8), heads=(1, 8, 32)),
             16: Grid(ranks=(1, 4, 8, 12, 16), heads=(1, 16, 64)),
             32: Grid(ranks=(1, 16, 32), heads=(1, 32, 128)),
         },
     ),
-    "full": Settings(steps=1500, grids={dim: _every_rank(dim) for dim in (8, 16, 32)}),
+    "full": Sizes(sequences=256_000, grids={dim: _every_rank(dim) for dim in (8, 16, 32)}),
 }
 
 
-def sweep(preset: str = "laptop", *, seeds: int = 1) -> SweepSpec:
-    """The trained runs of the figure; the rest is closed form."""
-    require_choice("preset", preset, tuple(PRESETS))
-    settings = PRESETS[preset]
-    runs = [
-        _run(dim, rank, heads, kind, settings.steps)
-        for dim, grid in settings.grids.items()
-        for rank in grid.ranks
-        for heads in grid.heads
-        for kind in ("softmax", "generalised")
-    ]
-    return seeded_sweep(f"theorem ({preset})", runs, seeds)
+class Theorem(TrainedFigure[Sizes]):
+    """Error against heads: one panel per dimension, a colour per rank, a marker per kind of heads."""
+
+    name = "theorem"
+    keys = ("dim", "rank", "heads", "kind")
+    tabled = ("error", "bound")
+    presets = PRESETS
+
+    def runs(self, settings: Sizes, *, sequences: int | None = None) -> Iterable[RunSpec]:
+        """The trained heads of the figure; the rest is closed form."""
+        seen = budget(sequences, settings.sequences)
+        for dim, grid in settings.grids.items():
+            task = TaskSpec(name="nearest", dim=dim, points=2, distribution="orthogonal")
+            for rank in grid.ranks:
+                for heads in grid.heads:
+                    run = capacity(Cell(task=task, heads=heads, rank=rank, sequences=seen))
+                    bare = vary(run, {"model.residual": "none", "model.bias": False, "model.init": "standard"})
+                    yield vary(bare, {"model.value_rank": dim})
+                    yield vary(bare, {"model.temperature": "fixed", "model.generalized": _SCORE_WIDTH})
+
+    def columns(self, run: RunSpec) -> Mapping[str, Value]:
+        """The kind of its heads, and the error that no such heads go below."""
+        kind = "softmax" if run.model.generalized is None else "generalised"
+        return {"kind": kind, "bound": _bound(run.model.dim, run.model.rank, run.model.heads, _BOUND_FOR[kind])}
+
+    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+        """How many points lie below their bound, and which comes closest."""
+        below = below_bound(points)
+        verdict = f"{len(below)} of {len(points)} points lie" if below else f"none of {len(points)} points lies"
+        lines = [f"Theorem's setting: {verdict} below the bound beyond {STANDARD_ERRORS:g} standard errors."]
+        telling = [p for p in points if p.row.rank < p.row.dim and p.mean("bound") > 0.01]
+        if telling:
+            closest = min(telling, key=lambda point: point.error / point.mean("bound"))
+            row = closest.row
+            lines.append(
+                f"The closest trained one is {closest.get('kind')} heads, d = {row.dim}, r = {row.rank}, "
+                f"H = {row.heads}: {closest.error:.3f} against {closest.mean('bound'):.3f}."
+            )
+        return lines
+
+    def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
+        """One panel per dimension."""
+        dims = lines_of(points, "dim")
+        figure = new_figure(4.6 * len(dims), 5.0)
+        for axes, own in zip(figure.subplots(1, len(dims), squeeze=False)[0], dims.values(), strict=True):
+            draw_panel(axes, own)
+        figure.suptitle("Nearest of two orthogonal points, one bare attention layer", fontsize=11)
+        return figure
 
 
-def _run(dim: int, rank: int, heads: int, kind: str, steps: int) -> RunSpec:
-    bare = ModelSpec(dim=dim, rank=rank, heads=heads, norm="none", residual=False, bias=False)
-    if kind == "softmax":
-        model = replace(bare, value_rank=dim, temperature="learned")
-    else:
-        model = replace(bare, generalized=_SCORE_WIDTH)
-    return RunSpec(
-        protocol="capacity",
-        task=TaskSpec(name="nearest", dim=dim, points=2, distribution="orthogonal"),
-        model=model,
-        optim=OptimSpec(
-            lr=0.01,
-            lr_multipliers=LrMultipliers(temperature=20.0),
-            steps=steps,
-            batch=256,
-            schedule="linear",
-            warmup=min(50, steps // 10),
-            epoch_steps=steps // 4,
-            validation_batches=32,
-            validation_batch=512,
-        ),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """An error that ``heads`` heads of ``rank`` reached in the setting, and the bound that holds for their kind."""
-
-    kind: Kind
-    dim: int
-    rank: int
-    heads: int
-    error: float
-    error_se: float
-    bound: float
-
-    @property
-    def margin(self) -> float:
-        """Standard errors above the bound. The errors of random features are exact: theirs is a spread of draws, each
-        of which the bound holds for, so that no mean may lie below it at all."""
-        if self.kind == "random features" or not self.error_se:
-            return -math.inf if self.error < self.bound * (1 - _ROUNDING) else math.inf
-        return (self.error - self.bound) / self.error_se
-
-
-def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
-    """One row a run, with the kind of its heads."""
-    return [
-        result_row("theorem", run, {"kind": "softmax" if run.run.model.generalized is None else "generalised"})
-        for run in runs
-    ]
-
-
-def points_of(rows: Sequence[ResultRow]) -> list[Point]:
-    """The trained cells as points, seeds averaged."""
-    means = mean_over_seeds(rows, lambda row: (row.dim, row.rank, row.heads, str(row.extra["kind"])))
-    return [
-        _point("softmax" if kind == "softmax" else "generalised", dim, rank, heads, mean.error, mean.spread)
-        for (dim, rank, heads, kind), mean in means.items()
-    ]
-
-
-def random_feature_points(preset: str, seed: int = 0) -> list[Point]:
-    """Rank-1 hardmax heads drawn at random with the weights that are best for them: mean of five draws."""
-    points = []
-    for dim, grid in PRESETS[preset].grids.items():
-        for heads in grid.heads:
-            errors = [optimal_weights(*random_features(dim, heads, seed + draw))[1] for draw in range(DRAWS)]
-            mean = sum(errors) / DRAWS
-            spread = (sum((error - mean) ** 2 for error in errors) / (DRAWS - 1) / DRAWS) ** 0.5
-            points.append(_point("random features", dim, 1, heads, mean, spread))
-    return points
-
-
-def below_bound(points: Sequence[Point], standard_errors: float = 4.0) -> list[Point]:
+def below_bound(points: Sequence[Point]) -> list[Point]:
     """The points that would refute the bound: there must be none."""
-    return [point for point in points if point.margin < -standard_errors]
+    return [p for p in points if p.error + STANDARD_ERRORS * p.spread() < p.mean("bound") * (1 - _ROUNDING)]
 
 
-def reading(points: Sequence[Point]) -> str:
-    """One line computed from the points."""
-    closest = min((point for point in points if point.rank < point.dim and point.bound > 0.01), key=_excess)
-    refuting = below_bound(points)
-    verdict = f"{len(refuting)} of {len(points)} points lie" if refuting else f"none of {len(points)} points lies"
-    return (
-        f"Theorem's setting: {verdict} below the bound beyond 4 standard errors; the closest is {closest.kind} heads, "
-        f"d = {closest.dim}, r = {closest.rank}, H = {closest.heads}: {closest.error:.3f} against {closest.bound:.3f}."
-    )
-
-
-def _excess(point: Point) -> float:
-    return point.error / point.bound
-
-
-def _point(kind: Kind, dim: int, rank: int, heads: int, error: float, error_se: float) -> Point:
-    values: Values = "any" if kind == "softmax" else "scaled_identity"
-    bound = error_lower_bound(dim, rank, heads, values=values).value
-    return Point(kind=kind, dim=dim, rank=rank, heads=heads, error=error, error_se=error_se, bound=bound)
-
-
-def draw(points: Sequence[Point]) -> Figure:
-    """One panel a dimension."""
-    dims = sorted({point.dim for point in points})
-    figure = new_figure(4.6 * len(dims), 5.0)
-    for axes, dim in zip(figure.subplots(1, len(dims), squeeze=False)[0], dims, strict=True):
-        draw_panel(axes, [point for point in points if point.dim == dim])
-    figure.suptitle("Nearest of two orthogonal points, one bare attention layer", fontsize=11)
-    return figure
+@cache
+def random_feature_errors(dim: int, heads: int) -> tuple[float, float]:
+    """Rank-1 hardmax heads drawn at random with the weights that are best for them: mean and standard error of five
+    draws, none of which may lie below the bound at all, because these errors are exact."""
+    errors = [optimal_weights(*random_features(dim, heads, draw))[1] for draw in range(DRAWS)]
+    assert min(errors) >= _bound(dim, 1, heads, "scaled_identity") * (1 - _ROUNDING)
+    return fmean(errors), stdev(errors) / math.sqrt(DRAWS)
 
 
 def draw_panel(axes: Axes, points: Sequence[Point]) -> None:
-    """Error against heads in one dimension: a colour a rank, a marker a kind, lines for the bound."""
-    dim = points[0].dim
-    ranks = sorted({point.rank for point in points})
-    most = max(point.heads for point in points)
-    heads = sorted({point.heads for point in points})
-    fine = [most ** (step / 60) for step in range(61)]
-    series = []
-    colours = COLOURS if len(ranks) <= len(COLOURS) else ramp(len(ranks))
-    for colour, rank in zip(colours, ranks, strict=False):
-        for values, line in _BOUNDS:
-            bound = [error_lower_bound(dim, rank, count, values=values).value for count in fine]
+    """Error against heads in one dimension."""
+    dim, ranks = points[0].row.dim, sorted({point.row.rank for point in points})
+    heads = sorted({point.row.heads for point in points})
+    colours = dict(zip(ranks, COLOURS if len(ranks) <= len(COLOURS) else ramp(len(ranks)), strict=False))
+    fine = [max(heads) ** (step / 60) for step in range(61)]
+    lines = []
+    for rank, colour in colours.items():
+        for values, dashes in _LINES.items():
             named = values == "scaled_identity" and (len(ranks) <= len(COLOURS) or rank in (1, dim // 2, dim))
-            label = f"bound, r = {rank}" if named else ""
-            style = {"color": colour, "marker": "", "linestyle": line, "linewidth": 1.2}
-            series.append(Series(label=label, x=fine, y=bound, style=style))
-        for marker, kind in zip(MARKERS, _LABELS, strict=False):
-            found = sorted((p for p in points if p.kind == kind and p.rank == rank), key=lambda point: point.heads)
-            style = {"color": colour, "marker": marker, "linestyle": "", "fillstyle": "none"}
-            x, y = [point.heads for point in found], [point.error for point in found]
-            series.append(Series(label="", x=x, y=y, spread=[point.error_se for point in found], style=style))
-    draw_series(axes, series)
-    for marker, kind in zip(MARKERS, _LABELS, strict=False):
+            label, style = f"bound, r = {rank}" if named else "", {"marker": "", "linestyle": dashes, "linewidth": 1.2}
+            y = [_bound(dim, rank, count, values) for count in fine]
+            lines.append(Series(label=label, x=fine, y=y, style={"color": colour, **style}))
+    marks = [(str(p.get("kind")), p.row.rank, float(p.row.heads), p.error, p.spread()) for p in points]
+    if 1 in ranks:
+        marks += [("random", 1, float(count), *random_feature_errors(dim, count)) for count in heads]
+    for kind, marker in zip(_LABELS, MARKERS, strict=False):
+        for rank, colour in colours.items():
+            own = [mark[2:] for mark in marks if mark[:2] == (kind, rank)]
+            if own:
+                x, y, spread = zip(*own, strict=True)
+                style = {"color": colour, "marker": marker, "linestyle": "", "fillstyle": "none"}
+                lines.append(Series(label="", x=x, y=y, spread=spread, style=style))
+    draw_series(axes, lines)
+    for kind, marker in zip(_LABELS, MARKERS, strict=False):
         axes.plot([], [], color="0.3", marker=marker, linestyle="", fillstyle="none", label=_LABELS[kind])
     axes.plot([], [], color="0.3", linestyle="--", label="bound, any values")
     draw_levels(axes, {"mean of the points": 0.5})
@@ -235,14 +173,8 @@ def draw_panel(axes: Axes, points: Sequence[Point]) -> None:
     axes.legend(fontsize=6.5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
 
 
-def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
-    """Figure, table and reading of the rows; random features are computed here."""
-    points = points_of(rows) + random_feature_points(preset)
-    with house_style():
-        figure = draw(points)
-    return Reproduced(
-        columns=("dim", "rank", "heads", "kind", "error", "standard error", "bound"),
-        rows=tuple((p.dim, p.rank, p.heads, p.kind, p.error, p.error_se, p.bound) for p in points),
-        reading=reading(points),
-        files=save_figure(figure, stem),
-    )
+def _bound(dim: int, rank: int, heads: float, values: Values) -> float:
+    return error_lower_bound(dim, rank, heads, values=values).value
+
+
+FIGURE = Theorem()

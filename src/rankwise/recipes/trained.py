@@ -16,20 +16,12 @@ from rankwise.sweep.store import read_store
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedRun:
-    """A run and what it reached; ``seconds`` of work, all attempts together; ``weights`` is where its last ones are.
-
-    ``details`` and ``attention`` are what the task and the probes add (see ``train.result``).
-    """
+    """A run and its result as the store keeps it (see ``train.result``); ``weights`` is where its last ones are."""
 
     run: RunSpec
-    error: float
-    error_se: float
-    train_min: float
-    sequences: int
+    result: Mapping[str, Any]
     seconds: float
     weights: Path | None = None
-    details: Mapping[str, Any] | None = None
-    attention: Mapping[str, Any] | None = None
 
 
 def train_sweep(
@@ -41,21 +33,12 @@ def train_sweep(
     """
     plan = plan_sweep(sweep)
     raise_for_failures(plan, run_here(plan, store, where=where, workers=workers, retry=retry), store)
-    return trained_runs(sweep, store)
-
-
-def trained_runs(sweep: SweepSpec, store: Path) -> tuple[TrainedRun, ...]:
-    """The runs of ``sweep`` that ``store`` holds results of."""
     with read_store(store) as reader:
         done = {row.run_id: row for row in reader.rows("done")}
     found = []
-    for planned in plan_sweep(sweep).runs:
-        row = done.get(planned.id)
-        if row is None or row.result is None:
-            continue
-        numbers: dict[str, Any] = {name: float(row.result[name]) for name in ("error", "error_se", "train_min")}
-        sequences = int(row.result["sequences"])
+    for planned in plan.runs:
+        row = done[planned.id]
+        assert row.result is not None
         weights = store / row.checkpoint if row.checkpoint else None
-        numbers |= {"details": row.result.get("details"), "attention": row.result.get("attention")}
-        found.append(TrainedRun(run=planned.spec, sequences=sequences, seconds=row.seconds, weights=weights, **numbers))
+        found.append(TrainedRun(run=planned.spec, result=row.result, seconds=row.seconds, weights=weights))
     return tuple(found)

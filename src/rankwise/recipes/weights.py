@@ -5,9 +5,6 @@ Nothing is added to a run for it: whatever a figure wants to know, models that a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
-
 import torch
 from torch import Tensor, nn
 
@@ -18,15 +15,14 @@ from rankwise.tasks.baselines import Estimate
 from rankwise.train.checkpoint import read_checkpoint
 from rankwise.train.loop import Training
 
-_T = TypeVar("_T")
 _NUMBERS_AT_ONCE = 2**24
 
 
 def trained_model(trained: TrainedRun) -> nn.Module:
-    """The model of a finished run with its last weights (their average, where the run averages)."""
+    """The model of a finished run with its last weights."""
     run, path = trained.run, trained.weights
     state = None if path is None else read_checkpoint(path.parent, run.id)
-    if state is None or state.step * run.optim.batch != trained.sequences:
+    if state is None or state.step != trained.result["steps"]:
         where = "the store" if path is None else str(path)
         raise StorageError(
             f"{where}: expected the weights of run {run.id}, got none that are whole; "
@@ -34,7 +30,7 @@ def trained_model(trained: TrainedRun) -> nn.Module:
         )
     training = Training(run)
     training.restore(state)
-    return training.trained.eval()
+    return training.model.eval()
 
 
 @torch.no_grad()
@@ -52,15 +48,3 @@ def error_of(model: nn.Module, task: NeighborTask, examples: int, heads: int = 1
     values = torch.cat(errors)
     spread = float(values.std()) / len(values) ** 0.5 if len(values) > 1 else 0.0
     return Estimate(mean=float(values.mean()), standard_error=spread)
-
-
-def with_progress(items: Sequence[_T], doing: str) -> Iterator[_T]:
-    """``items`` one by one, with a bar on stderr where that is a terminal."""
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    shown: Iterable[_T] = track(
-        items, description=doing, console=console, disable=not console.is_terminal, transient=True
-    )
-    yield from shown

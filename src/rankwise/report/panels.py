@@ -18,28 +18,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """A line with its uncertainty; empty ``spread`` draws none. ``style`` is passed to matplotlib.
+    """A line with its uncertainty; no ``spread``, or only zeros, draws none. ``style`` is passed to matplotlib.
 
-    ``published`` are the authors' training errors at some x, drawn beside it as crosses of the same colour.
+    ``published`` are the paper's training errors at some x, drawn as crosses of the same colour.
     """
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
     spread: Sequence[float] = ()
-    style: dict[str, Any] | None = None
+    style: Mapping[str, Any] | None = None
     published: Mapping[int, float] | None = None
 
 
 # above our markers, which would hide an equal value
-_PUBLISHED: dict[str, Any] = {
-    "linestyle": "--",
-    "linewidth": 0.9,
-    "marker": "x",
-    "markersize": 4,
-    "alpha": 0.75,
-    "zorder": 3,
-}
+_PUBLISHED: dict[str, Any] = {"linestyle": "none", "marker": "x", "markersize": 6, "markeredgewidth": 1.3, "zorder": 3}
 
 
 def draw_series(axes: Axes, series: Sequence[Series]) -> None:
@@ -52,7 +45,7 @@ def draw_series(axes: Axes, series: Sequence[Series]) -> None:
             "linewidth": 1.5,
             **(one.style or {}),
         }
-        if one.spread:
+        if any(one.spread):
             axes.errorbar(one.x, one.y, yerr=one.spread, label=one.label, capsize=2, **style)
         else:
             axes.plot(one.x, one.y, label=one.label, **style)
@@ -60,7 +53,7 @@ def draw_series(axes: Axes, series: Sequence[Series]) -> None:
             x = sorted(one.published)
             axes.plot(x, [one.published[at] for at in x], color=style["color"], **_PUBLISHED)
     if any(one.published for one in series):
-        axes.plot([], [], color="0.4", label="the authors' training errors", **_PUBLISHED)
+        axes.plot([], [], color="0.4", label="paper (training error)", **_PUBLISHED)
 
 
 def draw_levels(axes: Axes, levels: dict[str, float], *, side: Literal["left", "right"] = "right") -> None:
@@ -137,7 +130,7 @@ def share_legend(figure: FigureBase, panels: Sequence[Axes], *, columns_below: i
 
 def _name(axes: Axes, x: str, title: str) -> None:
     axes.set_xlabel(x)
-    axes.set_ylabel("squared error a query")
+    axes.set_ylabel("squared error per query")
     axes.set_title(title, fontsize=10)
     axes.grid(True, color="0.92", linewidth=0.6)
     axes.set_axisbelow(True)

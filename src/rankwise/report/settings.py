@@ -20,11 +20,17 @@ from rankwise.theory.bounds import Values, error_lower_bound
 
 # Keys of a spec that never tell two cells apart: the seed, where and how long a run was worked on, where its data lay.
 _NOT_A_CELL = ("seed", "tags", "device", "time_limit", "task.path", "task.vectors_from.path")
-_BARE = {"layers": 1, "residual": False, "norm": "none", "feedforward": 0, "bias": False, "output_map": False}
+_BARE: dict[str, tuple[object, ...]] = {
+    "layers": (1,),
+    "residual": ("none", False),  # False: as older versions stored it
+    "norm": ("none",),
+    "feedforward": (0,),
+    "bias": (False,),
+}
 _UNITS = {
-    **dict.fromkeys(("nearest", "farthest", "biased"), "squared error a query"),
+    **dict.fromkeys(("nearest", "farthest", "biased"), "squared error per query"),
     "in_context": "squared error over the function's variance",
-    "text": "bits a byte",
+    "text": "bits per byte",
     "images": "share of images misread",
     "match2": "share of positions answered wrongly",
     "match3": "share of positions answered wrongly",
@@ -95,7 +101,7 @@ def _in_theorem(spec: Mapping[str, Any]) -> bool:
     """Whether the lower bound is about this run: two orthonormal points, one query, one bare layer of heads."""
     task, model = spec.get("task") or {}, spec["model"]
     about = (task.get("name"), task.get("points"), task.get("distribution")) == ("nearest", 2, "orthogonal")
-    bare = all(model.get(name, only) == only for name, only in _BARE.items())
+    bare = all(model.get(name, values[0]) in values for name, values in _BARE.items())
     return about and task.get("queries") in (None, 1) and bare and model.get("positions", "none") == "none"
 
 

@@ -1,31 +1,40 @@
 """The one form of a spec that is hashed: run ids and seeds come from here and nowhere else.
 
-Canonical form: a JSON object with sorted keys and no spaces, defaults written out, fields that are None left out (a new
-optional field therefore keeps every old id), fields marked ``identity=False`` left out.
+Canonical form: a JSON object with sorted keys and no spaces. Left out are fields that are at their default, so that
+adding or removing an option keeps the id of every run that does not use it, and fields marked ``identity=False``. The
+``name`` of a task always counts: it says which kind of spec it is.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
 _SCALARS = (str, int, float, bool)
 
 
 def plain(spec: Any, *, identity_only: bool = False) -> Any:
-    """``spec`` as dictionaries, lists, strings and numbers; fields that are None are left out."""
+    """``spec`` as dictionaries, lists, strings and numbers; fields that are None are left out.
+
+    - ``identity_only``: leave out what does not decide the numbers of a run, too: the canonical form.
+    """
     if type(spec) in _SCALARS:
         return spec
     own_writer = getattr(spec, "to_table", None)
     if own_writer is not None:
         return own_writer()
     if is_dataclass(spec):
-        kept = [field.name for field in fields(spec) if field.metadata.get("identity", True) or not identity_only]
-        values = {name: getattr(spec, name) for name in kept}
+        kept = [field for field in fields(spec) if not identity_only or _decides(field, getattr(spec, field.name))]
+        values = {field.name: getattr(spec, field.name) for field in kept}
         return {name: plain(v, identity_only=identity_only) for name, v in values.items() if v is not None}
     return [plain(item, identity_only=identity_only) for item in spec]
+
+
+def _decides(field: Field[Any], value: object) -> bool:
+    default = field.default_factory() if field.default_factory is not MISSING else field.default
+    return bool(field.metadata.get("identity", True)) and (field.name == "name" or value != default)
 
 
 def canonical_json(spec: Any) -> str:

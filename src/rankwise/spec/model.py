@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rankwise.errors import InvalidInputError, require_choice, require_int, require_number
+from rankwise.errors import InvalidInputError, require_choice, require_int
 from rankwise.spec.attention import AttentionSpec, RotarySpec, heads_for_budget
 from rankwise.spec.fields import settle
 from rankwise.spec.latent import LatentSpec
@@ -15,72 +15,58 @@ from rankwise.spec.latent import LatentSpec
 class ModelSpec:
     """A stack of ``layers`` attention blocks with free rank and heads.
 
-    ``feedforward`` is the hidden width of each block's MLP (0: none). ``norm`` "rms" is RMSNorm with a gain a
-    coordinate, "unit" the paper's L2-normalisation times one learned scalar, "none" no normalisation;
-    ``norm_place`` "post" normalises after the residual sum, "pre" before each sub-layer and once at the end.
-    ``positions`` "additive" and "concatenated" are learned tables of ``max_points`` rows; the concatenated one adds
-    ``position_dim`` coordinates, which the output loses again, and starts at U(-1, 1) times ``position_gain`` (unset:
-    1): without norms rows so long drown unit points. ``average`` is the paper's width multiplier (see
-    ``AttentionSpec``). ``residual`` off leaves the bare layer of the theorem; ``last_residual`` off leaves the
-    residual out around the last attention alone, so that the output is what those heads bring and nothing of the
-    token itself; ``last_residual_start`` gives it one learned weight that starts there; ``output_map`` adds one
-    ``dim x dim`` linear map at the end. ``init`` "paper" starts all layers as copies of one and additive positions
-    at N(-1, 1), as the authors' code does. ``output_gain`` multiplies the last layer's W_O at the start: in front
-    of a post-norm the attention output must outgrow the residual, whose share of the error is about 1/gain^2.
-    ``branch_gain`` multiplies all other branches at the start (W_O of earlier layers, every feed-forward's last
-    matrix): near 0 the earlier layers begin as the identity. ``feedforward_gain`` multiplies every feed-forward's first
-    matrix at the start, whose biases start at 0: with hidden units so much larger the last matrix moves the output
-    faster, and their directions, which need as much more of a step, move slower.
-    ``final_gain`` is what the gains of the last norm start at (unset: 1): with "rms" outputs have length
-    ``final_gain * sqrt(width)``, so dim**-0.5 starts at the length of unit targets.
-    ``head_init`` "farthest" starts the last layer's heads as searches for the farthest point in a random subspace of
-    ``rank`` dimensions (``nn.head_starts``) instead of at random: a start that knows the task, to be named with any
-    number that comes from it. "shared" leaves their queries and keys random, and lets heads start in groups that
-    bring the same coordinates. "address" starts all layers but the last so: all heads bring the same coordinates, half
-    of them with the other sign, queries and keys random (whatever ``branch_gain`` is).
-
-    ``generalized`` replaces the transformer by ``GeneralizedHeads`` (scaled-identity values) with a pooled
-    ``AdditiveScore`` of that width, the form the lower bound is about: one bare layer, nothing else.
-
-    ``kv_lora_rank`` replaces ordinary by latent attention (MLA, see ``LatentSpec``) with a key-value latent of that
-    dimension: ``rank`` score coordinates a head without positions, ``rope_head_dim`` more with rotary ones (set exactly
-    when positions are "rotary"), ``value_rank`` (default: ``rank``) value coordinates, queries straight from the input.
+    Each block is attention, then (if any) a feed-forward, both with residual and norm. With ``generalized`` set it is
+    one bare layer of generalised heads instead, with ``kv_lora_rank`` set its attention is latent (MLA).
     """
 
     dim: int
+    """D, of the vectors that go in and come out."""
     layers: int = 1
     heads: int
+    """H, in every layer."""
     rank: int
+    """R, of each head's query-key form; with latent attention its score coordinates without positions."""
     value_rank: int | None = None
+    """V, of each head's output-value map (default: ``rank``)."""
     kv_heads: int | None = None
+    """Key and value heads, shared by groups of query heads (default: H)."""
     average: int = 1
+    """The paper's width multiplier: the heads are so many modules whose outputs are averaged."""
     scores: Literal["softmax", "hardmax"] = "softmax"
     temperature: Literal["fixed", "learned"] = "fixed"
+    """``learned``: the scores of each head times a learned factor."""
     qk_norm: bool = False
+    """RMSNorm of queries and keys, a head at a time."""
     causal: bool = False
     window: int | None = None
+    """How many tokens back a query sees, itself included (default: all)."""
     bias: bool = True
     feedforward: int = 0
+    """Hidden width of each block's feed-forward; 0: none."""
     activation: Literal["relu", "gelu"] = "relu"
     norm: Literal["rms", "unit", "none"] = "rms"
+    """``rms``: RMSNorm with a gain per coordinate; ``unit``: the paper's L2-normalisation times one learned scalar."""
     norm_place: Literal["pre", "post"] = "post"
-    residual: bool = True
-    last_residual: bool | None = None
-    last_residual_start: float | None = None
+    """``post`` normalises after the residual sum, ``pre`` before each sub-layer and once at the end."""
+    residual: Literal["plain", "learned", "none"] = "plain"
+    """``learned``: each attention adds to its input times one learned scalar, initially 1, and 0 in the last layer:
+    what full-rank heads output is the answer, while x_i would be an error to outgrow. ``none``: the theorem's layer."""
     positions: Literal["none", "additive", "concatenated", "rotary"] = "none"
+    """``additive`` and ``concatenated`` are learned tables of ``max_points`` rows."""
     position_dim: int = 0
-    position_gain: float | None = None
+    """Coordinates that concatenated positions add, and that the output loses again."""
     max_points: int = 0
-    output_map: bool = False
-    init: Literal["standard", "paper"] = "standard"
-    output_gain: float | None = None
-    branch_gain: float | None = None
-    feedforward_gain: float | None = None
-    final_gain: float | None = None
-    head_init: Literal["farthest", "shared", "address"] | None = None
+    """The most tokens that learned positions serve."""
+    init: Literal["standard", "identity", "paper"] = "standard"
+    """``identity``: all layers but the last, and all feed-forwards, add nothing initially (their last matrix is 0).
+    ``paper``: all layers are copies of one; positions are N(-1, 1), concatenated ones U(-1, 1), as in the authors' code
+    (otherwise N(0, 1/columns))."""
     generalized: int | None = None
+    """Width of the ``AdditiveScore`` of ``GeneralizedHeads``, the form that the lower bound is about."""
     kv_lora_rank: int | None = None
+    """Dimension of the key-value latent (see ``LatentSpec``); queries come straight from the input."""
     rope_head_dim: int | None = None
+    """Rotary score coordinates of latent attention, set exactly when positions are "rotary"."""
 
     def __post_init__(self) -> None:
         settle(self)
@@ -92,20 +78,8 @@ class ModelSpec:
         require_choice("norm", self.norm, ("rms", "unit", "none"))
         require_choice("norm_place", self.norm_place, ("pre", "post"))
         require_choice("positions", self.positions, ("none", "additive", "concatenated", "rotary"))
-        require_choice("init", self.init, ("standard", "paper"))
-        for name in ("residual", "output_map"):
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidInputError(f"{name}: expected True or False, got {getattr(self, name)!r}")
-        if self.last_residual is not None and not (self.last_residual is False and self.residual):
-            raise InvalidInputError(
-                f"last_residual: expected false or nothing, and nothing without a residual, got {self.last_residual!r} "
-                f"with residual={self.residual!r}"
-            )
-        if self.last_residual_start is not None and not (self.residual and self.last_residual is None):
-            raise InvalidInputError(
-                f"last_residual_start: expected a last residual to weigh, got last_residual={self.last_residual!r} "
-                f"with residual={self.residual!r}"
-            )
+        require_choice("init", self.init, ("standard", "identity", "paper"))
+        require_choice("residual", self.residual, ("plain", "learned", "none"))
         if (self.positions == "concatenated") != (self.position_dim > 0):
             raise InvalidInputError(
                 f"position_dim: expected a positive number exactly when positions='concatenated', "
@@ -116,23 +90,6 @@ class ModelSpec:
                 f"max_points: expected a positive number exactly when positions are learned "
                 f"(additive or concatenated), got positions={self.positions!r} with max_points={self.max_points}"
             )
-        if self.position_gain is not None and self.positions != "concatenated":
-            raise InvalidInputError(
-                f"position_gain: expected none unless positions='concatenated', got {self.position_gain:g} with "
-                f"positions={self.positions!r}"
-            )
-        if self.feedforward_gain is not None and not self.feedforward:
-            raise InvalidInputError(
-                f"feedforward_gain: expected none without a feed-forward, got {self.feedforward_gain:g}"
-            )
-        for name in ("output_gain", "final_gain", "position_gain", "feedforward_gain"):
-            if getattr(self, name) is not None:
-                require_number(name, getattr(self, name), above=0)
-        if self.branch_gain is not None:
-            require_number("branch_gain", self.branch_gain, minimum=0)
-        if self.final_gain is not None and self.norm == "none":
-            raise InvalidInputError(f"final_gain: expected none without a norm, got {self.final_gain:g}")
-        self._check_head_init()
         self._check_generalized()
         if self.kv_lora_rank is None:
             if self.rope_head_dim is not None:
@@ -141,46 +98,20 @@ class ModelSpec:
         else:
             self._check_latent()
 
-    def _check_head_init(self) -> None:
-        if self.head_init is None:
-            return
-        require_choice("head_init", self.head_init, ("farthest", "shared", "address"))
-        if self.kv_heads not in (None, self.heads) or self.kv_lora_rank is not None:
-            raise InvalidInputError(
-                f"head_init: expected as many key heads as heads and no latent keys with head_init={self.head_init!r}, "
-                f"got kv_heads={self.kv_heads}, kv_lora_rank={self.kv_lora_rank}"
-            )
-        if self.head_init == "farthest" and self.temperature != "learned":
-            raise InvalidInputError(
-                f"head_init: expected a learned temperature with head_init='farthest', which sets it, "
-                f"got temperature={self.temperature!r}"
-            )
-        if self.head_init == "address" and (self.layers < 2 or self.heads < 2):
-            raise InvalidInputError(
-                f"head_init: expected at least two layers of at least two heads with head_init='address', "
-                f"got layers={self.layers}, heads={self.heads}"
-            )
-
     def _check_generalized(self) -> None:
         if self.generalized is None:
             return
         require_int("generalized", self.generalized, minimum=1)
         bare = {
             "layers": 1,
-            "residual": False,
-            "last_residual": None,
-            "last_residual_start": None,
+            "residual": "none",
             "norm": "none",
             "feedforward": 0,
             "bias": False,
-            "output_map": False,
             "positions": "none",
             "scores": "softmax",
             "temperature": "fixed",
-            "output_gain": None,
-            "branch_gain": None,
-            "final_gain": None,
-            "head_init": None,
+            "init": "standard",
         }
         self._require("with generalized heads, which are one bare layer", bare)
 
@@ -265,5 +196,4 @@ class ModelSpec:
         layer = (self.latent or self.attention).parameters() + mlp + norms_a_layer * norm
         final = norm if self.norm_place == "pre" else 0
         table = self.max_points * (self.position_dim or self.dim)
-        output = self.dim * self.dim + (self.dim if self.bias else 0) if self.output_map else 0
-        return self.layers * layer + final + table + output + (self.last_residual_start is not None)
+        return self.layers * (layer + (self.residual == "learned")) + final + table

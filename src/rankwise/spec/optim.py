@@ -1,4 +1,4 @@
-"""How a run is optimised, averaged, validated and stopped."""
+"""How a run is optimised, validated and stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LrMultipliers:
     feedforward: float = 1.0
     norm: float = 1.0
     positions: float = 1.0
-    output_map: float = 1.0
+    interface: float = 1.0
 
     def __post_init__(self) -> None:
         settle(self)
@@ -29,39 +29,33 @@ class LrMultipliers:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimSpec:
-    """``steps`` steps of ``batch`` examples each: fresh ones, or with ``examples`` set that many different ones, which
-    come again and again in the same order.
-
-    An epoch is ``epoch_steps`` steps: after each (and at the end) the model is validated on ``validation_batches``
-    fixed batches of ``validation_batch`` examples, and with ``patience`` set the run stops early when that many epochs
-    in a row have not lowered the validation error by the fraction ``threshold``.
-
-    ``schedule``: after a linear warm-up over ``warmup`` steps, "cosine" or "linear" to 0, "constant", or "scales":
-    constant for a while, then exponentially to a thousandth. "paper" is the cosine stepped once an epoch, so that epoch
-    0 has learning rate 0; it wants whole epochs.
-    "muon" updates matrices by orthogonalised momentum (``momentum``) and everything else as AdamW does.
-    ``micro_batch`` cuts a batch into pieces whose gradients are summed; ``clip`` bounds the gradient's norm; ``ema`` is
-    the decay of an exponential average of the weights that is validated in their place.
-    """
+    """``steps`` steps of ``batch`` examples each, with AdamW or Muon."""
 
     optimizer: Literal["adamw", "muon"] = "adamw"
+    """``muon`` updates matrices by orthogonalised momentum, and everything else as AdamW does."""
     lr: float
     betas: tuple[float, float] = (0.9, 0.95)
     eps: float = 1e-8
     momentum: float = 0.95
+    """Of Muon."""
     weight_decay: float = 0.0
     lr_multipliers: LrMultipliers = field(default_factory=LrMultipliers)
     clip: float | None = None
+    """The largest norm of a gradient (default: any)."""
     steps: int
     batch: int
     micro_batch: int | None = None
+    """Cuts a batch into pieces of this size whose gradients are summed, for memory."""
     examples: int | None = None
-    schedule: Literal["cosine", "linear", "scales", "constant", "paper"] = "cosine"
+    """How many different examples there are, which repeat in the same order (default: every example is fresh)."""
+    schedule: Literal["cosine", "scales", "paper"] = "cosine"
+    """See ``train.schedule``: a cosine to 0; constant, then exponentially to a thousandth; the authors' cosine."""
     warmup: int = 0
+    """Steps of linear warm-up."""
     epoch_steps: int = 100
-    ema: float | None = None
+    """Steps between validations."""
     patience: int | None = None
-    threshold: float = 0.0
+    """Stop after this many epochs that did not lower the validation error (default: never)."""
     validation_batches: int = 16
     validation_batch: int = 256
 
@@ -72,15 +66,13 @@ class OptimSpec:
         for name in ("micro_batch", "examples", "patience"):
             if getattr(self, name) is not None:
                 require_int(name, getattr(self, name), minimum=1)
-        for name in ("lr", "weight_decay", "threshold"):
+        for name in ("lr", "weight_decay"):
             require_number(name, getattr(self, name), minimum=0)
         require_number("eps", self.eps, above=0)
         if self.clip is not None:
             require_number("clip", self.clip, above=0)
         for name, value in (("betas[0]", self.betas[0]), ("betas[1]", self.betas[1]), ("momentum", self.momentum)):
             _require_decay(name, value)
-        if self.ema is not None:
-            _require_decay("ema", self.ema)
         if not 0 <= self.warmup <= self.steps:
             raise InvalidInputError(f"warmup: expected 0 to steps = {self.steps} steps, got {self.warmup}")
         if self.micro_batch is not None and self.batch % self.micro_batch:

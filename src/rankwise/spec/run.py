@@ -44,7 +44,7 @@ class RunSpec:
     model: ModelSpec
     optim: OptimSpec
     seed: int = 0
-    protocol: Literal["custom", "paper", "capacity", "recall", "wide"] = "custom"
+    protocol: Literal["custom", "paper", "capacity"] = "custom"
     dtype: Literal["float32", "float64", "bfloat16"] = "float32"
     device: Literal["cpu", "cuda", "auto"] = field(default="cpu", metadata=_NOT_IDENTITY)
     time_limit: float | None = field(default=None, metadata=_NOT_IDENTITY)

@@ -63,10 +63,9 @@ def forward_flops(run: RunSpec) -> float:
         projections = 2 * N * W * (H * R + m.cached_per_token + H * V) + up
     mixing = 2 * Q * N * H * (R + V)
     feedforward = 4 * Q * W * model.feedforward
-    output = 2 * Q * model.dim**2 if model.output_map else 0
     interface = run.task.interface
     ends = 0.0 if interface is None else interface.forward_flops(model.dim, N)
-    return float(model.layers * (projections + mixing + feedforward) + output) + ends
+    return float(model.layers * (projections + mixing + feedforward)) + ends
 
 
 def run_flops(run: RunSpec) -> float:

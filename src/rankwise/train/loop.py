@@ -10,9 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from rankwise.spec import RunSpec, derived_seed, from_plain
 from rankwise.tasks import Batch, TokenBatch
@@ -90,9 +89,6 @@ class Training:
         self.model = build_model(run, self._device)
         self._parameters = list(self.model.parameters())
         self._optimizers = build_optimizers(self.model, run.optim)
-        self._average = None
-        if run.optim.ema is not None:
-            self._average = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(run.optim.ema))
         self._data = torch.Generator().manual_seed(derived_seed(run.id, "data"))
         held_out = torch.Generator().manual_seed(derived_seed(run.id, "validation"))
         # Narrower numbers are rounded from float32, so that every dtype sees the same examples.
@@ -116,11 +112,6 @@ class Training:
         """All steps made, or no improvement for ``patience`` epochs."""
         return self.stopped_early or self.step >= self.run.optim.steps
 
-    @property
-    def trained(self) -> nn.Module:
-        """The model that is validated: the weights, or their average."""
-        return self.model if self._average is None else self._average.module
-
     def advance(self) -> None:
         """One optimiser step on the next batch, and the validation when an epoch ends with it."""
         optim = self.run.optim
@@ -136,8 +127,6 @@ class Training:
         for optimizer in self._optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        if self._average is not None:
-            self._average.update_parameters(self.model)
         self.step += 1
         self._epoch_loss += loss
         if self.step % optim.epoch_steps == 0 or self.step == optim.steps:
@@ -148,7 +137,7 @@ class Training:
     def validate(self) -> tuple[float, float]:
         """Mean error on the held-out examples, and the standard error of that mean."""
         with torch.no_grad():
-            predicted = [self._task.error(self.trained(*batch.inputs), batch).double() for batch in self._held_out]
+            predicted = [self._task.error(self.model(*batch.inputs), batch).double() for batch in self._held_out]
         errors = torch.cat(predicted)
         return float(errors.mean()), float(errors.std()) / math.sqrt(len(errors)) if len(errors) > 1 else 0.0
 
@@ -157,7 +146,7 @@ class Training:
         found: list[dict[str, Tensor]] = []
         with torch.no_grad():
             for batch in self._held_out:
-                one = self._task.details(self.trained(*batch.inputs), batch)
+                one = self._task.details(self.model(*batch.inputs), batch)
                 if not one:  # nothing to tell of any batch: do not run the model over the others
                     return {}
                 found.append(one)
@@ -198,13 +187,11 @@ class Training:
         )
 
     def state(self) -> State:
-        """Weights, optimisers, average, generator, metrics: all that the next step depends on."""
+        """Weights, optimisers, generator, metrics: all that the next step depends on."""
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         for index, optimizer in enumerate(self._optimizers):
             for parameter, entries in optimizer.state_dict()["state"].items():
                 tensors |= {f"optimizer.{index}.{parameter}.{key}": value for key, value in entries.items()}
-        if self._average is not None:
-            tensors |= {f"average.{name}": tensor for name, tensor in self._average.state_dict().items()}
         tensors["generator.data"] = self._data.get_state()
         values = {
             "curve": {name: list(entries) for name, entries in self._curve.items()},
@@ -229,8 +216,6 @@ class Training:
                 parameter, _, key = name.partition(".")
                 entries.setdefault(int(parameter), {})[key] = tensor
             optimizer.load_state_dict(optimizer.state_dict() | {"state": entries})
-        if self._average is not None:
-            self._average.load_state_dict(_under("average.", state.tensors))
         self._data.set_state(state.tensors["generator.data"])
         values = state.values
         self.step = state.step
@@ -247,7 +232,7 @@ class Training:
     def _probe(self) -> None:
         if self.run.probe is not None and self.step not in self._probed:
             self._probed.append(self.step)
-            self._snapshots.append(snapshot(self.trained, self._held_out[0].part(slice(self.run.probe))))
+            self._snapshots.append(snapshot(self.model, self._held_out[0].part(slice(self.run.probe))))
 
     def _accumulate_gradients(self, batch: Batch | TokenBatch) -> float:
         """Leave the gradient of the batch's mean loss in the parameters; the mean loss itself."""
@@ -286,7 +271,7 @@ class Training:
         for name, value in entry.items():
             self._curve[name].append(value)
         self._epoch_loss = 0.0
-        if error < self._best * (1 - optim.threshold):
+        if error < self._best:
             self._best, self._waited = error, 0
         else:
             self._waited += 1

@@ -40,7 +40,6 @@ _ROLES = {
     "q_norm": "norm",
     "k_norm": "norm",
     "positions": "positions",
-    "output": "output_map",
     # latent attention: the latent serves keys and values alike, and counts with the values
     "query_up": "query_key",
     "down": "output_value",
@@ -48,17 +47,17 @@ _ROLES = {
     "out": "output_value",
     "query_norm": "norm",
     "latent_norm": "norm",
-    # around the stack: a table is like positions, a linear map like the output map
+    # around the stack: a table is like positions
     "embedding": "positions",
-    "read_in": "output_map",
-    "read_out": "output_map",
+    "read_in": "interface",
+    "read_out": "interface",
     # generalised heads: whatever decides the weights, and whatever is made of them
     "keys": "query_key",
     "phi": "query_key",
     "value_scale": "output_value",
     "value_weight": "output_value",
 }
-_MATRIX_ROLES = ("query_key", "output_value", "feedforward", "output_map")
+_MATRIX_ROLES = ("query_key", "output_value", "feedforward", "interface")
 
 
 def role_of(name: str) -> str:

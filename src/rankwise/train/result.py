@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """One entry an epoch: the steps made, the mean training loss over the epoch, the validation error at its end."""
+    """One entry per epoch: the steps made, the mean training loss over the epoch, the validation error at its end."""
 
     steps: tuple[int, ...]
     train: tuple[float, ...]
@@ -20,11 +20,10 @@ class Curve:
 class RunResult:
     """The outcome of one run.
 
-    ``error`` is the squared error per query of the last weights (or of their average, with ``ema``) on held-out
-    examples, ``error_se`` its standard error over those examples. ``train_min`` is the statistic of the paper's
-    figures: the smallest mean training loss of an epoch. ``details`` are the task's further numbers on the held-out
-    examples (``NAME`` and its standard error ``NAME_se``), ``attention`` the ranks of a probed run (see
-    ``train.probe``). Only ``seconds`` is not decided by the spec.
+    ``error`` is the task's error of the last weights on held-out examples, ``error_se`` its standard error over those
+    examples. ``train_min`` is the statistic of the paper's figures: the smallest mean training loss of an epoch.
+    ``details`` are the task's further numbers on the held-out examples (``NAME`` and its standard error ``NAME_se``),
+    ``attention`` the ranks of a probed run (see ``train.probe``). Only ``seconds`` is not decided by the spec.
     """
 
     error: float

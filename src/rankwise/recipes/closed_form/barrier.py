@@ -12,16 +12,20 @@ dimensions suffice at any length (3 for 90 %, 7 for 98 % at 1024 tokens), and tw
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rankwise.recipes.registry import Reproduced, Say, pick_preset, write_numbers
-from rankwise.report.figures import MARKERS, house_style, label_level, new_figure, ramp, require_drawing, save_figure
+from rankwise.recipes.computed_figure import ComputedFigure
+from rankwise.recipes.presented import Say
+from rankwise.report.figures import MARKERS, label_level, new_figure, ramp
 from rankwise.theory.saturation import (
     expected_hardmax_rank,
     hardmax_rank_mean,
     saturation_dim,
     simulate_hardmax_rank,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PANELS = (
     ("full mask", "full", "gaussian"),
@@ -38,22 +42,6 @@ class Settings:
     head_dims: tuple[int, ...]
     simulated_dims: tuple[int, ...]
     tokens: int
-
-
-PRESETS = {
-    "smoke": Settings(
-        lengths=(64, 256, 1024),
-        head_dims=(2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 256),
-        simulated_dims=(2, 8, 32, 128),
-        tokens=4096,
-    ),
-    "laptop": Settings(
-        lengths=(64, 256, 1024, 4096),
-        head_dims=(2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512),
-        simulated_dims=(2, 3, 4, 8, 16, 32, 64, 128, 256, 512),
-        tokens=40_000,
-    ),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,41 +66,62 @@ class Barrier:
     lines: list[Line]
 
 
-def compute(settings: Settings, say: Say = lambda line: None) -> Barrier:
-    """The numbers of the figure."""
-    lines = []
-    for panel, mask, keys in PANELS:
-        for length in settings.lengths:
-            trials = max(4, settings.tokens // length)
-            say(f"{panel}, {length} tokens: {len(settings.simulated_dims)} x {trials} simulated heads")
-            points = [
-                simulate_hardmax_rank(length, size, mask, keys=keys, trials=trials, seed=length + size)
-                for size in settings.simulated_dims
-            ]
-            # the closure of the quadrature is off by up to 5 % of the plateau for Gaussian keys of 2 or 3 dimensions
-            sizes = [size for size in settings.head_dims if size >= 4 or keys == "unit"]
-            lines.append(
-                Line(
-                    panel=panel,
-                    length=length,
-                    plateau=hardmax_rank_mean(length, mask) / length,
-                    head_dims=sizes,
-                    expected=[expected_hardmax_rank(length, size, mask, keys=keys) / length for size in sizes],
-                    simulated_dims=list(settings.simulated_dims),
-                    simulated=[point.mean / length for point in points],
-                    standard_error=[point.standard_error / length for point in points],
-                    saturation_dim=saturation_dim(length, mask=mask, keys=keys).value,
+PRESETS = {
+    "smoke": Settings(
+        lengths=(64, 256, 1024),
+        head_dims=(2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 256),
+        simulated_dims=(2, 8, 32, 128),
+        tokens=4096,
+    ),
+    "laptop": Settings(
+        lengths=(64, 256, 1024, 4096),
+        head_dims=(2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512),
+        simulated_dims=(2, 3, 4, 8, 16, 32, 64, 128, 256, 512),
+        tokens=40_000,
+    ),
+}
+
+
+class BarrierFigure(ComputedFigure[Settings, Barrier]):
+    """Hardmax rank against the head dimension, for several lengths, under two masks and with unit keys."""
+
+    name = "barrier"
+    columns = ("panel", "length", "plateau / length", "90 % at head_dim", "at the largest head_dim")
+    presets = PRESETS
+
+    def compute(self, settings: Settings, say: Say) -> Barrier:
+        """The numbers of the figure."""
+        lines = []
+        for panel, mask, keys in PANELS:
+            for length in settings.lengths:
+                trials = max(4, settings.tokens // length)
+                say(f"{panel}, {length} tokens: {len(settings.simulated_dims)} x {trials} simulated heads")
+                points = [
+                    simulate_hardmax_rank(length, size, mask, keys=keys, trials=trials, seed=length + size)
+                    for size in settings.simulated_dims
+                ]
+                # for Gaussian keys of 2 or 3 dimensions the quadrature's closure is off by up to 5 % of the plateau
+                sizes = [size for size in settings.head_dims if size >= 4 or keys == "unit"]
+                lines.append(
+                    Line(
+                        panel=panel,
+                        length=length,
+                        plateau=hardmax_rank_mean(length, mask) / length,
+                        head_dims=sizes,
+                        expected=[expected_hardmax_rank(length, size, mask, keys=keys) / length for size in sizes],
+                        simulated_dims=list(settings.simulated_dims),
+                        simulated=[point.mean / length for point in points],
+                        standard_error=[point.standard_error / length for point in points],
+                        saturation_dim=saturation_dim(length, mask=mask, keys=keys).value,
+                    )
                 )
-            )
-    return Barrier(lines=lines)
+        return Barrier(lines=lines)
 
-
-def draw(data: Barrier, stem: Path) -> tuple[Path, Path]:
-    """Three panels side by side on one vertical axis."""
-    lengths = sorted({line.length for line in data.lines})
-    colours = dict(zip(lengths, ramp(len(lengths)), strict=True))
-    markers = dict(zip(lengths, MARKERS, strict=False))
-    with house_style():
+    def draw(self, data: Barrier) -> Figure:
+        """Three panels side by side on one vertical axis."""
+        lengths = sorted({line.length for line in data.lines})
+        colours = dict(zip(lengths, ramp(len(lengths)), strict=True))
+        markers = dict(zip(lengths, MARKERS, strict=False))
         figure = new_figure(10.2, 3.8)
         panels = figure.subplots(1, len(PANELS), sharey=True)
         for axes, (panel, mask, _) in zip(panels, PANELS, strict=True):
@@ -139,26 +148,24 @@ def draw(data: Barrier, stem: Path) -> tuple[Path, Path]:
         panels[0].plot([], [], marker="*", markersize=9, color="black", linestyle="none", label="90 % of plateau")
         panels[0].legend(loc="lower right")
         figure.suptitle("Rank of random attention: quadrature (lines) and simulation (points)", fontsize=11)
-    return save_figure(figure, stem)
+        return figure
+
+    def table(self, data: Barrier) -> list[tuple[str | int | float | None, ...]]:
+        """Where each line saturates."""
+        return [(line.panel, line.length, line.plateau, line.saturation_dim, line.expected[-1]) for line in data.lines]
+
+    def reading(self, data: Barrier) -> list[str]:
+        """What kind of numbers these are, and how far quadrature and simulation differ."""
+        worst = max(
+            abs(measured - line.expected[line.head_dims.index(size)]) / line.plateau
+            for line in data.lines
+            for size, measured in zip(line.simulated_dims, line.simulated, strict=True)
+            if size in line.head_dims
+        )
+        return [
+            "Means of random heads: single draws scatter around them, and trained heads are free of both levels.",
+            f"Quadrature and simulation differ by at most {100 * worst:.1f} % of the plateau, noise included.",
+        ]
 
 
-def reproduce(preset: str, out: Path, say: Say) -> Reproduced:
-    """Compute, write numbers and pictures, and tabulate where each line saturates."""
-    require_drawing()
-    data = compute(pick_preset(PRESETS, preset), say)
-    files = (*draw(data, out / "barrier"), write_numbers(data, out / "barrier"))
-    worst = max(
-        abs(measured - line.expected[line.head_dims.index(size)]) / line.plateau
-        for line in data.lines
-        for size, measured in zip(line.simulated_dims, line.simulated, strict=True)
-        if size in line.head_dims
-    )
-    return Reproduced(
-        columns=("panel", "length", "plateau / length", "90 % at head_dim", "at the largest head_dim"),
-        rows=tuple(
-            (line.panel, line.length, line.plateau, line.saturation_dim, line.expected[-1]) for line in data.lines
-        ),
-        reading="Means of random heads: single draws scatter around them, and trained heads are free of both levels. "
-        f"Quadrature and simulation differ by at most {100 * worst:.1f} % of the plateau, noise included.",
-        files=files,
-    )
+FIGURE = BarrierFigure()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import fmean
 
 import numpy as np
 from scipy.linalg import solve
@@ -40,6 +41,16 @@ def errors_as_published(dim: int, heads: Sequence[int], seed: int) -> list[float
         weights = solve(agreement[:count, :count], accuracy[:count], assume_a="pos")
         values.append(1 - math.fsum(weights * accuracy[:count]))
     return values
+
+
+def powers_of_2(most: int) -> list[int]:
+    """1, 2, 4, ... up to ``most``."""
+    return [2**step for step in range(most.bit_length())]
+
+
+def mean_of_draws(errors: Sequence[Sequence[float]]) -> list[float]:
+    """The mean of each column; ``errors`` has a row per draw."""
+    return [fmean(column) for column in zip(*errors, strict=True)]
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:

@@ -81,18 +81,13 @@ def plain_scores(
 def layer_weights(
     tokens: int, dim: int, heads: int, layers: int, norm_place: Literal["pre", "post"], generator: torch.Generator
 ) -> list[Float[Tensor, "heads N N"]]:
-    """Attention matrices of every layer of a transformer with random weights, on Gaussian tokens.
-
-    The parameters are drawn like ours everywhere, N(0, 1/fan-in), for PyTorch's start leaves logits of 0.5 or less.
-    """
+    """Attention matrices of every layer of a transformer with random weights, on Gaussian tokens."""
     spec = ModelSpec(
         dim=dim, layers=layers, heads=heads, rank=dim // heads, feedforward=4 * dim, norm_place=norm_place, bias=False
     )
     model = Transformer(spec)
+    _draw_parameters(model, generator)
     with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim > 1:  # the last axis is the fan-in, also of the way back: heads x rank = dim
-                parameter.normal_(0, parameter.shape[-1] ** -0.5, generator=generator)
         _, weights = model(random_inputs("gaussian", tokens, dim, generator)[None], return_weights=True)
     return [layer[0] for layer in weights]
 
@@ -103,10 +98,15 @@ def latent_weights(tokens: int, heads: int, generator: torch.Generator) -> Float
     All sizes are V3's own but the number of heads that are computed: heads are alike given the shared latents.
     """
     layer = LatentAttention(dataclasses.replace(LatentSpec.deepseek_v3(), heads=heads))
+    _draw_parameters(layer, generator)
     with torch.no_grad():
-        for parameter in layer.parameters():
-            if parameter.ndim > 1:
-                parameter.normal_(0, parameter.shape[-1] ** -0.5, generator=generator)
-        inputs = random_inputs("gaussian", tokens, layer.spec.dim, generator)
-        _, weights = layer(inputs[None], return_weights=True)
+        _, weights = layer(random_inputs("gaussian", tokens, layer.spec.dim, generator)[None], return_weights=True)
     return weights[0]
+
+
+def _draw_parameters(module: torch.nn.Module, generator: torch.Generator) -> None:
+    """N(0, 1/fan-in), as everywhere here: PyTorch's initial weights leave logits of 0.5 or less."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.ndim > 1:  # the last axis is the fan-in, also of the way back: heads x rank = dim
+                parameter.normal_(0, parameter.shape[-1] ** -0.5, generator=generator)

@@ -1,6 +1,6 @@
 """In-context learning: error against the number of examples, with heads traded for rank and with heads added.
 
-    rankwise reproduce in-context --preset laptop
+    rankwise reproduce in-context
 
 Left, equal parameters: H heads of rank d / H, as in the opening experiment of the slides on the rank of attention (the
 published in-context code with only the number of heads changed: fewer heads, lower error). Right, a fixed rank and more
@@ -11,34 +11,34 @@ published curriculum, 20 dimensions and every function class.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import torch
 
-from rankwise.recipes.cells import chosen_seeds
-from rankwise.recipes.registry import Reproduced, pick_preset
-from rankwise.recipes.rows import Mean, ResultRow, Value, mean_over_seeds, result_row
+from rankwise.recipes.cells import counted
+from rankwise.recipes.rows import Point, Value, select
 from rankwise.recipes.tokens.families import Family
-from rankwise.recipes.tokens.runs import Budget, Shape, require_rows, token_run
+from rankwise.recipes.tokens.runs import Budget, token_run, verdict
 from rankwise.recipes.trained import TrainedRun
-from rankwise.report.figures import GUIDE, new_figure, save_figure
+from rankwise.recipes.trained_figure import Settings, TrainedFigure
+from rankwise.report.figures import GUIDE, new_figure
 from rankwise.report.panels import Series, draw_series
-from rankwise.spec import Curriculum, InContextSpec, RunSpec, SweepSpec
+from rankwise.spec import Curriculum, InContextSpec, RunSpec
 from rankwise.tasks.in_context import InContext
 from rankwise.tasks.in_context_baselines import baselines_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-KEYS = ("function",)
 _LINES = ("-", "--", ":", "-.", (0, (1, 4)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Sizes(Settings):
     """``heads`` at rank dim / heads, and again at rank ``fixed_rank``, for every task."""
 
     tasks: tuple[InContextSpec, ...]
@@ -47,33 +47,25 @@ class Settings:
     heads: tuple[int, ...]
     fixed_rank: int
     budget: Budget
-    seeds: int = 3
     prompts: int = 1024
 
-    def shapes(self) -> list[tuple[str, Shape]]:
-        """What each panel trains."""
-        equal = [("equal parameters", heads, self.dim // heads) for heads in self.heads]
-        fixed = [("fixed rank", heads, self.fixed_rank) for heads in self.heads]
-        return [
-            (panel, Shape(dim=self.dim, layers=self.layers, heads=heads, rank=rank))
-            for panel, heads, rank in equal + fixed
-        ]
+    def panels(self) -> dict[str, list[tuple[int, int]]]:
+        """The heads and ranks that each panel shows."""
+        return {
+            "equal parameters": [(heads, self.dim // heads) for heads in self.heads],
+            "fixed rank": [(heads, self.fixed_rank) for heads in self.heads],
+        }
 
     def family(self, heads: int, sizes: tuple[int, ...]) -> Family:
         """The first function learned by ``heads`` heads of each size."""
         shape = {"dim": self.dim, "layers": self.layers, "heads": heads}
-        return Family(task=self.tasks[0], sizes=sizes, budget=self.budget, **shape)
+        return Family(task=lambda _: self.tasks[0], sizes=sizes, budget=self.budget, **shape)
 
 
-_NEAREST = InContextSpec(
-    function="nearest",
-    dim=20,
-    points=41,
-    anchors=10,
-    curriculum=Curriculum(dims_start=5, points_start=11, points_step=2),
-)
-PRESETS: dict[str, Settings] = {
-    "smoke": Settings(
+_CURRICULUM = Curriculum(dims_start=5, points_start=11, points_step=2)
+_NEAREST = InContextSpec(function="nearest", dim=20, points=41, anchors=10, curriculum=_CURRICULUM)
+PRESETS = {
+    "smoke": Sizes(
         tasks=(InContextSpec(function="linear", dim=2, points=5),),
         dim=16,
         layers=1,
@@ -83,7 +75,7 @@ PRESETS: dict[str, Settings] = {
         seeds=1,
         prompts=64,
     ),
-    "laptop": Settings(
+    "laptop": Sizes(
         tasks=(InContextSpec(function="linear", dim=5, points=11),),
         dim=64,
         layers=3,
@@ -91,7 +83,7 @@ PRESETS: dict[str, Settings] = {
         fixed_rank=4,
         budget=Budget(steps=4000, batch=64, held_out=1024, weight_decay=0.0),
     ),
-    "full": Settings(
+    "full": Sizes(
         tasks=(
             InContextSpec.published("linear"),
             InContextSpec.published("sparse_linear"),
@@ -109,31 +101,60 @@ PRESETS: dict[str, Settings] = {
 }
 
 
-def sweep(preset: str = "laptop", *, seeds: int | None = None) -> SweepSpec:
-    """The runs of the figure; a shape that belongs to both panels is trained once."""
-    settings = pick_preset(PRESETS, preset)
-    runs: dict[str, RunSpec] = {}
-    for task in settings.tasks:
-        for _, shape in settings.shapes():
-            for seed in range(chosen_seeds(seeds, settings.seeds)):
-                run = token_run(task, shape, settings.budget, seed)
-                runs.setdefault(run.id, run)
-    return SweepSpec(name=f"in-context ({preset})", runs=tuple(runs.values()))
+class InContextLearning(TrainedFigure[Sizes]):
+    """Error against examples, heads traded for rank beside heads added."""
+
+    name = "in-context"
+    presets = PRESETS
+    keys = ("function", "heads", "rank")
+
+    def runs(self, settings: Sizes) -> Iterable[RunSpec]:
+        """A shape that belongs to both panels is trained once."""
+        shape = {"dim": settings.dim, "layers": settings.layers}
+        for task in settings.tasks:
+            for shapes in settings.panels().values():
+                for heads, rank in shapes:
+                    yield token_run(task, settings.budget, **shape, heads=heads, rank=rank)
+
+    def columns(self, run: RunSpec) -> Mapping[str, Value]:
+        """The function class, and how many examples a prompt has."""
+        assert isinstance(run.task, InContextSpec)
+        return {"function": run.task.function, "examples": run.task.points - 1}
+
+    def measured(self, trained: TrainedRun) -> Iterable[Mapping[str, Value]]:
+        """``after_K`` is the error after K examples."""
+        by_examples = trained.result["details"]["by_examples"]
+        yield {f"after_{count}": float(error) for count, error in enumerate(by_examples)}
+
+    def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
+        """One row per function."""
+        own = _by_task(settings, points)
+        figure = new_figure(9.5, 3.9 * len(own))
+        rows = figure.subplots(len(own), 2, squeeze=False, sharey="row")
+        for row, (task, learned) in zip(rows, own.items(), strict=True):
+            for axes, (panel, shapes) in zip(row, settings.panels().items(), strict=True):
+                _draw(axes, task, _chosen(learned, shapes), baseline_curves(task, settings.prompts))
+                axes.set_title(f"{task.function}, {task.dim} dimensions: {panel}")
+            row[0].set_ylabel("squared error / variance of f")
+        return figure
+
+    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+        """Whether fewer heads help at equal parameters and more heads at equal rank; the best beside baselines."""
+        lines = []
+        for task, own in _by_task(settings, points).items():
+            for panel, shapes in settings.panels().items():
+                chosen = _chosen(own, shapes)
+                if len(chosen) > 1:
+                    found = verdict(chosen[0], chosen[-1], "Fewer heads win", "More heads win")
+                    lines.append(f"{task.function}, {panel}: {_reached(chosen[0])}, {_reached(chosen[-1])}. {found}")
+            best = min(own, key=lambda point: point.error)
+            curves = baseline_curves(task, settings.prompts).items()
+            beside = ", ".join(f"{name} {sum(curve) / len(curve):.3f}" for name, curve in curves)
+            lines.append(f"{task.function}: the best is {_reached(best)}, mean over the prompt. Beside it: {beside}.")
+        return lines
 
 
-def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
-    """One row a run; ``after_K`` is its error after K examples."""
-    found = []
-    for trained in runs:
-        task = trained.run.task
-        assert isinstance(task, InContextSpec)
-        by_examples = (trained.details or {}).get("by_examples", ())
-        extra: dict[str, Value] = {"function": task.function, "examples": task.points - 1}
-        extra |= {f"after_{count}": float(error) for count, error in enumerate(by_examples)}
-        found.append(result_row("in-context", trained, extra))
-    return found
-
-
+@lru_cache(maxsize=16)
 def baseline_curves(task: InContextSpec, prompts: int) -> dict[str, list[float]]:
     """Error after 0, 1, ... examples of each baseline, means over fresh prompts, over the variance of f."""
     x, y = InContext(task).prompts(prompts, torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -143,90 +164,37 @@ def baseline_curves(task: InContextSpec, prompts: int) -> dict[str, list[float]]
     }
 
 
-def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
-    """Figure, table and reading of the rows."""
-    settings = pick_preset(PRESETS, preset)
-    require_rows("in-context", preset, rows)
-    figure = new_figure(9.5, 3.9 * len(settings.tasks))
-    panels = figure.subplots(len(settings.tasks), 2, squeeze=False, sharey="row")
-    lines: list[tuple[str | int | float | None, ...]] = []
-    text = []
-    for (left, right), task in zip(panels, settings.tasks, strict=True):
-        own = [row for row in rows if row.extra["function"] == task.function]
-        if not own:
-            left.set_axis_off()
-            right.set_axis_off()
-            continue
-        curves = baseline_curves(task, settings.prompts)
-        for axes, panel in ((left, "equal parameters"), (right, "fixed rank")):
-            wanted = [shape for name, shape in settings.shapes() if name == panel]
-            _draw(axes, own, wanted, curves, f"{task.function}, {task.dim} dimensions: {panel}")
-        left.set_ylabel("squared error / variance of f")
-        for shape, mean in _means(own).items():
-            last = _means(own, f"after_{task.points - 1}")[shape]
-            last_spread = last.spread if last.seeds > 1 else None
-            lines.append((task.function, *shape, mean.error, mean.spread, last.error, last_spread, mean.seeds))
-        for name, curve in curves.items():
-            lines.append((f"{task.function}: {name}", None, None, sum(curve) / len(curve), None, curve[-1], None, None))
-        text += reading(own, settings, task, curves)
-    return Reproduced(
-        columns=("learner", "heads", "rank", "error", "standard error", "after all", "standard error ", "seeds"),
-        rows=tuple(lines),
-        reading="\n".join(text),
-        files=save_figure(figure, stem),
-    )
+def _by_task(settings: Sizes, points: Sequence[Point]) -> dict[InContextSpec, list[Point]]:
+    found = {task: select(points, function=task.function) for task in settings.tasks}
+    return {task: own for task, own in found.items() if own}
 
 
-def reading(
-    rows: Sequence[ResultRow], settings: Settings, task: InContextSpec, curves: dict[str, list[float]]
-) -> list[str]:
-    """Whether fewer heads help at equal parameters and more heads at equal rank; the best model beside baselines."""
-    means = _means(rows)
-    lines = []
-    for panel in ("equal parameters", "fixed rank"):
-        every = [(shape.heads, shape.rank) for name, shape in settings.shapes() if name == panel]
-        shapes = [shape for shape in every if shape in means]
-        told = ", ".join(f"H = {h}, r = {r}: {means[h, r].error:.3f} +- {means[h, r].spread:.3f}" for h, r in shapes)
-        if len(shapes) < 2:
-            if shapes:
-                lines.append(f"{task.function}, {panel}: {told}; no other number of heads to compare with yet.")
-            continue
-        few, many = means[shapes[0]], means[shapes[-1]]
-        difference, noise = many.error - few.error, (many.spread**2 + few.spread**2) ** 0.5
-        winner = "fewer heads win" if difference > 0 else "more heads win"
-        verdict = "no clear difference" if abs(difference) <= 2 * noise else winner
-        lines.append(
-            f"{task.function}, {panel}: {told}; H = {shapes[0][0]} against H = {shapes[-1][0]}: {verdict} "
-            f"(+- one standard error; a difference needs two)."
-        )
-    best = min(means.values(), key=lambda mean: mean.error)
-    beside = ", ".join(f"{name} {sum(curve) / len(curve):.3f}" for name, curve in curves.items())
-    lines.append(f"Best: {best.error:.3f} (H = {best.row.heads}, r = {best.row.rank}), mean over the prompt; {beside}.")
-    return lines
+def _chosen(points: Sequence[Point], shapes: Sequence[tuple[int, int]]) -> list[Point]:
+    return [point for point in points if (point.row.heads, point.row.rank) in shapes]
 
 
-def _means(rows: Sequence[ResultRow], column: str | None = None) -> dict[tuple[int, int], Mean]:
-    value = None if column is None else lambda row: float(row.extra[column])
-    return mean_over_seeds(rows, lambda row: (row.heads, row.rank), value)
+def _shape(point: Point) -> str:
+    return f"{counted(point.row.heads, 'head')} of rank {point.row.rank}"
 
 
-def _draw(
-    axes: Axes, rows: Sequence[ResultRow], shapes: Sequence[Shape], curves: dict[str, list[float]], title: str
-) -> None:
-    counts = list(range(int(rows[0].extra["examples"]) + 1))
-    series = []
-    trained = _means(rows)
-    for shape in (shape for shape in shapes if (shape.heads, shape.rank) in trained):
-        means = [_means(rows, f"after_{count}")[shape.heads, shape.rank] for count in counts]
-        spread = [mean.spread for mean in means] if means[0].seeds > 1 else []
-        label = f"{shape.heads} head{'s' * (shape.heads > 1)} of rank {shape.rank}"
-        series.append(Series(label=label, x=counts, y=[mean.error for mean in means], spread=spread))
-    draw_series(axes, series)
-    for line, (name, curve) in zip(_LINES, curves.items(), strict=False):
-        axes.plot(counts, curve, color=GUIDE, linestyle=line, linewidth=1.0, label=name)
+def _reached(point: Point) -> str:
+    return f"{point.error:.3f} ± {point.spread():.3f} with {_shape(point)}"
+
+
+def _draw(axes: Axes, task: InContextSpec, points: Sequence[Point], baselines: Mapping[str, list[float]]) -> None:
+    counts = range(task.points)
+    after = [f"after_{count}" for count in counts]
+    lines = [
+        Series(label=_shape(point), x=counts, y=list(map(point.mean, after)), spread=list(map(point.spread, after)))
+        for point in points
+    ]
+    draw_series(axes, lines)
+    for style, (name, curve) in zip(_LINES, baselines.items(), strict=False):
+        axes.plot(counts, curve, color=GUIDE, linestyle=style, linewidth=1.0, label=name)
     axes.set_xlabel("examples in the prompt")
-    axes.set_xticks(counts[:: -(-len(counts) // 12)])
-    axes.set_title(title, fontsize=10)
+    axes.set_xticks(counts[:: -(-task.points // 12)])
     axes.set_ylim(0, 1.4)
-    axes.grid(True, color="0.92", linewidth=0.6)
     axes.legend(fontsize=7)
+
+
+FIGURE = InContextLearning()

@@ -33,7 +33,7 @@ class Knee:
 
 
 def find_knee(curve: Mapping[int, Sequence[float]], *, lower_is_better: bool) -> Knee:
-    """The knee of ``curve``: by size, one value a seed, the seeds in the same order everywhere."""
+    """The knee of ``curve``: by size, one value per seed, the seeds in the same order everywhere."""
     counts = {len(values) for values in curve.values()}
     if not curve or len(counts) != 1 or 0 in counts:
         raise InvalidInputError(f"curve: expected as many seeds at every size, at least one, got {sorted(counts)}")

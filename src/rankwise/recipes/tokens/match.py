@@ -1,6 +1,6 @@
-"""Match2 and Match3: accuracy against heads x rank of one layer, for several numbers of points.
+"""Match2 and Match3: wrong answers against heads x rank of one layer, for several numbers of points.
 
-    rankwise reproduce match --preset laptop
+    rankwise reproduce match
 
 Sanford, Hsu and Telgarsky (2023): pairs that sum to 0 are what one small head finds, triples are not; for Match3 one
 attention layer needs heads x rank x precision growing almost linearly with N. Match2 is the control. Whether training
@@ -9,44 +9,45 @@ finds what a layer could represent is another matter: an upper curve here is wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rankwise.recipes.cells import chosen_seeds
-from rankwise.recipes.registry import Reproduced, pick_preset
-from rankwise.recipes.rows import ResultRow, Value, mean_over_seeds, result_row
-from rankwise.recipes.tokens.runs import Budget, Shape, require_rows, token_run
+from rankwise.recipes.curves import curve
+from rankwise.recipes.rows import Point, Value, lines_of
+from rankwise.recipes.tokens.families import size_axes
+from rankwise.recipes.tokens.runs import Budget, token_run
 from rankwise.recipes.trained import TrainedRun
-from rankwise.report.figures import new_figure, save_figure
-from rankwise.report.panels import Series, draw_levels, draw_series
-from rankwise.spec import MatchSpec, SweepSpec
+from rankwise.recipes.trained_figure import Settings, TrainedFigure
+from rankwise.report.figures import new_figure
+from rankwise.report.panels import draw_levels, draw_series
+from rankwise.spec import MatchSpec, RunSpec
 
-KEYS = ("task",)
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Sizes(Settings):
     """Every number of points with every (heads, rank), for both tasks."""
 
     points: tuple[int, ...]
     shapes: tuple[tuple[int, int], ...]
     dim: int
     budget: Budget
-    seeds: int = 3
 
 
-PRESETS: dict[str, Settings] = {
-    "smoke": Settings(
+PRESETS = {
+    "smoke": Sizes(
         points=(4,), shapes=((1, 2), (2, 8)), dim=16, budget=Budget(steps=40, batch=32, held_out=128), seeds=1
     ),
-    "laptop": Settings(
+    "laptop": Sizes(
         points=(4, 8, 16),
         shapes=((1, 4), (4, 16), (8, 32)),
         dim=64,
         budget=Budget(steps=3000, batch=64, held_out=1024),
     ),
-    "full": Settings(
+    "full": Sizes(
         points=(8, 16, 32, 64),
         shapes=((1, 4), (1, 16), (4, 16), (8, 32), (16, 64)),
         dim=128,
@@ -55,72 +56,58 @@ PRESETS: dict[str, Settings] = {
 }
 
 
-def sweep(preset: str = "laptop", *, seeds: int | None = None) -> SweepSpec:
-    """The runs of the figure."""
-    settings = pick_preset(PRESETS, preset)
-    runs = [
-        token_run(
-            MatchSpec(name=name, points=points),
-            Shape(dim=settings.dim, layers=1, heads=heads, rank=rank),
-            # Pairs are learned within an eighth of the training; triples keep all of it, they may start late.
-            replace(settings.budget, patience=2) if name == "match2" else settings.budget,
-            seed,
-        )
-        for name in ("match2", "match3")
-        for points in settings.points
-        for heads, rank in settings.shapes
-        for seed in range(chosen_seeds(seeds, settings.seeds))
-    ]
-    return SweepSpec(name=f"match ({preset})", runs=tuple(runs))
+class Match(TrainedFigure[Sizes]):
+    """Wrong answers against heads x rank, pairs beside triples."""
 
+    name = "match"
+    presets = PRESETS
+    keys = ("task", "points", "heads", "rank")
+    tabled = ("error", "commoner")
 
-def rows(runs: Sequence[TrainedRun]) -> list[ResultRow]:
-    """One row a run; ``commoner`` is how often the commoner answer is wrong."""
-    found = []
-    for trained in runs:
-        task = trained.run.task
-        assert isinstance(task, MatchSpec)
-        details = trained.details or {}
-        yes = float(details["yes"])
-        extra: dict[str, Value] = {"task": task.name, "modulus": task.modulo, "bits": float(details["bits"])}
-        found.append(result_row("match", trained, extra | {"commoner": min(yes, 1 - yes)}))
-    return found
+    def runs(self, settings: Sizes) -> Iterable[RunSpec]:
+        """Pairs are learned within an eighth of the training; triples keep all of it, they may start late."""
+        for points in settings.points:
+            for heads, rank in settings.shapes:
+                shape = {"dim": settings.dim, "layers": 1, "heads": heads, "rank": rank}
+                yield token_run(MatchSpec(name="match2", points=points), replace(settings.budget, patience=2), **shape)
+                yield token_run(MatchSpec(name="match3", points=points), settings.budget, **shape)
 
+    def columns(self, run: RunSpec) -> Mapping[str, Value]:
+        """The task, its modulus, and heads x rank."""
+        assert isinstance(run.task, MatchSpec)
+        return {"task": run.task.name, "modulus": run.task.modulo, "size": run.model.heads * run.model.rank}
 
-def present(preset: str, rows: Sequence[ResultRow], stem: Path) -> Reproduced:
-    """Figure, table and reading of the rows."""
-    require_rows("match", preset, rows)
-    means = mean_over_seeds(rows, lambda row: (str(row.extra["task"]), row.points, row.heads * row.rank, row.heads))
-    figure = new_figure(9.5, 3.9)
-    text = []
-    for axes, task in zip(figure.subplots(1, 2, sharey=True), ("match2", "match3"), strict=True):
-        series, best = [], []
-        for points in sorted({row.points for row in rows if row.extra["task"] == task}):
-            line = [mean for key, mean in means.items() if key[:2] == (task, points)]
-            spread = [mean.spread for mean in line] if line[0].seeds > 1 else []
-            x = [mean.row.heads * mean.row.rank for mean in line]
-            series.append(Series(label=f"N = {points}", x=x, y=[mean.error for mean in line], spread=spread))
-            winner = min(line, key=lambda mean: mean.error)
-            chance = float(winner.row.extra["commoner"])
-            best.append(f"N = {points}: {winner.error:.3f} +- {winner.spread:.3f} (commoner answer {chance:.3f})")
-        draw_series(axes, series)
-        draw_levels(axes, {"coin": 0.5})
-        axes.set_xscale("log", base=2)
-        axes.set_xlabel("heads x rank")
-        axes.set_ylim(0, 0.55)
-        axes.set_title(task, fontsize=10)
-        axes.grid(True, color="0.92", linewidth=0.6)
-        if series:
+    def measured(self, trained: TrainedRun) -> Iterable[Mapping[str, Value]]:
+        """``commoner`` is how often the commoner answer is wrong."""
+        details = trained.result["details"]
+        yield {"bits": float(details["bits"]), "commoner": min(details["yes"], 1 - details["yes"])}
+
+    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+        """The fewest wrong answers for every number of points."""
+        lines = []
+        for task, own in lines_of(points, "task").items():
+            for count, line in lines_of(own, "points").items():
+                best = min(line, key=lambda point: point.error)
+                found = f"the lowest share of wrong answers is {best.error:.3f} ± {best.spread():.3f}"
+                trivial = f"Always giving the commoner answer has {best.mean('commoner'):.3f}"
+                lines.append(f"{task}, N = {count}: {found}. {trivial}.")
+        return lines
+
+    def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
+        """One panel per task, one line per number of points."""
+        tasks = lines_of(points, "task")
+        figure = new_figure(4.75 * len(tasks), 3.9)
+        panels = figure.subplots(1, len(tasks), sharey=True, squeeze=False)[0]
+        for axes, (task, own) in zip(panels, tasks.items(), strict=True):
+            lines = lines_of(own, "points").items()
+            draw_series(axes, [curve(f"N = {count}", line, x="size") for count, line in lines])
+            draw_levels(axes, {"coin": 0.5})
+            size_axes(axes, own, "heads x rank")
+            axes.set_ylim(0, 0.55)
+            axes.set_title(str(task))
             axes.legend(fontsize=7)
-            text.append(f"{task}: lowest share of wrong answers, {'; '.join(best)}.")
-    figure.axes[0].set_ylabel("share of wrong answers")
-    lines = [
-        (task, points, mean.row.heads, mean.row.rank, mean.error, mean.spread, mean.seeds, mean.row.extra["commoner"])
-        for (task, points, _, _), mean in means.items()
-    ]
-    return Reproduced(
-        columns=("task", "points", "heads", "rank", "wrong", "standard error", "seeds", "commoner answer wrong"),
-        rows=tuple(lines),
-        reading="\n".join(text),
-        files=save_figure(figure, stem),
-    )
+        panels[0].set_ylabel("share of wrong answers")
+        return figure
+
+
+FIGURE = Match()

