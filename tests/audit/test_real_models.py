@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from model_scores import predicted_scores, recorded_inputs, recorded_softmax
-from rankwise.audit.files.source import open_model
-from rankwise.audit.layouts import Inventory, attention_layers, load_layer
-from rankwise.audit.weights.audit import audit_weights
+from rankwise.audit.audit import audit_weights
+from rankwise.models.files.source import open_model
+from rankwise.models.layouts import Inventory, attention_layers, load_layer
 from tiny_heads import heads_of
 
 

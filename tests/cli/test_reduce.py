@@ -69,7 +69,7 @@ def test_audit_measures_attention_on_tokens(folder, ids, tmp_path, capsys):
     document = json.loads(report.read_text(), parse_constant=pytest.fail)
     assert document["format"] == "rankwise-audit/1"
     assert document["attention"]["layers"][0]["baseline"]["barrier"] == 6.5
-    from rankwise.audit.weights.report import read_report
+    from rankwise.audit.report import read_report
 
     assert read_report(report).attention == document["attention"]
 

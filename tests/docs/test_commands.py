@@ -14,8 +14,8 @@ from docs.tools.commands import Command, File, Python, Reader, WrongPageError, a
 from exceptions import EXCEPTIONS, exception_of
 from reader_files import ROOT, reader_files
 
-from rankwise.audit.need.measurement import NeedSettings
 from rankwise.cli import main
+from rankwise.need.measurement import NeedSettings
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *(page for page in sorted(DOCS.rglob("*.md")) if "results" not in page.parts)]

@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
-from rankwise.audit.files.source import open_model
-from rankwise.audit.need.document import read_need
-from rankwise.audit.running.texts import token_sequences
-from rankwise.audit.weights.report import read_report
+from rankwise.audit.report import read_report
 from rankwise.errors import RankwiseError
+from rankwise.models.files.source import open_model
+from rankwise.models.running.texts import token_sequences
+from rankwise.need.document import read_need
 from rankwise.shapes.config import read_config
 from rankwise.spec import RunSpec, SweepSpec, plain, read_spec, to_toml
 from rankwise.sweep.engines.protocol import Finished
@@ -112,7 +112,7 @@ def _good_checkpoint(directory):
 
 
 def _vectors(path):
-    importlib.import_module("rankwise.audit.need.vectors").read_vectors(path)
+    importlib.import_module("rankwise.need.vectors").read_vectors(path)
 
 
 def _good_npy(_):
@@ -188,7 +188,7 @@ READERS = [
         _vectors,
         _good_npy,
         _NPY,
-        needs="rankwise.audit.need.vectors",
+        needs="rankwise.need.vectors",
     ),
     Reader("text.txt", _text, lambda _: b"some text, twice over. " * 40, _BINARY, needs="rankwise.tasks.data_files"),
     Reader(

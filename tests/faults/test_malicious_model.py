@@ -15,9 +15,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from rankwise.audit.files.source import open_model
 from rankwise.cli import main
 from rankwise.errors import InvalidInputError
+from rankwise.models.files.source import open_model
 from tiny_models import tiny_model
 
 BOUND = 40 * 2**20
@@ -265,7 +265,7 @@ def test_all_lies_together_within_a_limit_on_the_address_space(model, tmp_path):
         with_header(faults / f"{number}.safetensors", header, b"\0" * 96, size)
     code = (
         "import sys, pathlib\n"
-        "from rankwise.audit.files.source import open_model\n"
+        "from rankwise.models.files.source import open_model\n"
         "from rankwise.errors import InvalidInputError\n"
         "for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):\n"
         "    try:\n"

@@ -1,1 +1,1 @@
-"""What a trained model has: its weights, head by head, read without running any of its code."""
+"""What the heads of a trained model are: the ranks of their weights, and of their attention on texts."""

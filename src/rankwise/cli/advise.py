@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from rankwise.cli.output import console, print_json, short
 
 if TYPE_CHECKING:
-    from rankwise.audit.advise.advice import Advice
-    from rankwise.audit.advise.costs import Costs
+    from rankwise.advise.advice import Advice
+    from rankwise.advise.costs import Costs
 
 
 def advise(
@@ -58,9 +58,9 @@ def advise(
         dtype: Type of cached keys and values.
         json: Print one JSON object instead of text.
     """
-    from rankwise.audit.advise.advice import advice_document
-    from rankwise.audit.advise.advice import advise as advise_about
-    from rankwise.audit.advise.inputs import situation
+    from rankwise.advise.advice import advice_document
+    from rankwise.advise.advice import advise as advise_about
+    from rankwise.advise.inputs import situation
 
     advice = advise_about(
         situation(
@@ -79,7 +79,7 @@ def _print(advice: Advice) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from rankwise.audit.advise.advice import costs_of
+    from rankwise.advise.advice import costs_of
 
     out = console()
     of, shape = advice.situation, advice.situation.shape

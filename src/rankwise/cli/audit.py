@@ -13,8 +13,8 @@ from rankwise.cli.output import print_json, require_target
 from rankwise.errors import InvalidInputError, require_int
 
 if TYPE_CHECKING:
-    from rankwise.audit.layouts import LayerRef, TensorNames
-    from rankwise.audit.weights.report import AuditReport
+    from rankwise.audit.report import AuditReport
+    from rankwise.models.layouts import LayerRef, TensorNames
 
 
 def audit(
@@ -79,13 +79,13 @@ def audit(
         if file is not None:
             require_target(option, file)
     names = _names(q, k, v, o, heads, kv_heads, head_dim, transposed, causal)
-    from rankwise.audit.files.source import open_model
-    from rankwise.audit.layouts import attention_layers
+    from rankwise.models.files.source import open_model
+    from rankwise.models.layouts import attention_layers
 
     source = open_model(model, config=config, download=download)
     inventory = attention_layers(source, names)  # mistakes are told before torch is loaded
     run = _ready_to_run(source.path, text, tokens, length, pieces) if text or tokens is not None else None
-    from rankwise.audit.weights.audit import audit_weights
+    from rankwise.audit.audit import audit_weights
 
     report = audit_weights(source, inventory, progress=_with_bar)
     _write(report, output)  # before the model is run, so that its failure does not lose the weights' report
@@ -120,9 +120,9 @@ def _ready_to_run(
     model: Path, text: tuple[Path, ...], tokens: Path | None, length: int | None, pieces: int
 ) -> Callable[[], dict[str, Any]]:
     """Loads the model and reads its texts, where mistakes show; what it gives runs them."""
-    from rankwise.audit.running.activations import attention_document, measure_attention
-    from rankwise.audit.running.model import load_running
+    from rankwise.audit.attention import attention_document, measure_attention
     from rankwise.cli.reading_texts import progress_bar, read_pieces
+    from rankwise.models.running.model import load_running
 
     require_int("--pieces", pieces, minimum=1)
     running = load_running(model)
@@ -142,7 +142,7 @@ def _names(
     q: str | None, k: str | None, v: str | None, o: str | None, heads: int | None, kv_heads: int | None,
     head_dim: int | None, transposed: bool, causal: bool,
 ) -> TensorNames | None:  # fmt: skip
-    from rankwise.audit.layouts import TensorNames
+    from rankwise.models.layouts import TensorNames
 
     given = {"q": q, "k": k, "v": v, "o": o, "heads": heads, "kv-heads": kv_heads, "head-dim": head_dim}
     if transposed or causal or any(value is not None for value in given.values()):

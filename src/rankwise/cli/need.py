@@ -13,7 +13,7 @@ from rankwise.cli.output import console, print_json, require_target, to_json
 from rankwise.errors import InvalidInputError, require_int
 
 if TYPE_CHECKING:
-    from rankwise.audit.need.measurement import Need, NeedSettings
+    from rankwise.need.measurement import Need, NeedSettings
 
 
 def need(
@@ -72,8 +72,8 @@ def need(
         open: Open the page in the browser.
         json: Print one JSON object (format rankwise-need/1) instead of tables, and write no page.
     """
-    from rankwise.audit.need.document import need_document
-    from rankwise.audit.need.measurement import NeedSettings
+    from rankwise.need.document import need_document
+    from rankwise.need.measurement import NeedSettings
 
     for option, file in (("-o", output), ("--figure", figure), ("--page", None if json else page)):
         if file is not None:
@@ -118,8 +118,8 @@ def need(
 def _of_vectors(
     path: Path, queries: Path | None, tensor: str | None, query_tensor: str | None, settings: NeedSettings
 ) -> tuple[list[Need], dict[str, Any]]:
-    from rankwise.audit.need.measurement import measure_need
-    from rankwise.audit.need.vectors import read_vectors, tensor_names
+    from rankwise.need.measurement import measure_need
+    from rankwise.need.vectors import read_vectors, tensor_names
 
     query_file = queries if queries is not None else path if query_tensor is not None else None
     if query_file is None and tensor is None and {"keys", "queries"} <= set(tensor_names(path)):
@@ -153,9 +153,9 @@ def _of_model(
     if not text:
         raise InvalidInputError("--model: expected --text FILE with it, to have something to run the model on")
     limit = 32 if texts is None else require_int("--texts", texts, minimum=1)
-    from rankwise.audit.need.model import measure_model_need
-    from rankwise.audit.running.model import load_running
     from rankwise.cli.reading_texts import read_pieces
+    from rankwise.models.running.model import load_running
+    from rankwise.need.model import measure_model_need
 
     running = load_running(model)
     tokens, names = read_pieces(running, text, None, length=length, limit=limit)

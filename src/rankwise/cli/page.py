@@ -60,7 +60,7 @@ def page_content(
 
 
 def _audited(path: Path) -> dict[str, Any]:
-    from rankwise.audit.weights.report import read_report
+    from rankwise.audit.report import read_report
     from rankwise.report.documents import read_document
 
     read_document(path, "audit")  # bounded before it is read whole
@@ -68,7 +68,7 @@ def _audited(path: Path) -> dict[str, Any]:
 
 
 def _checked_need(path: Path) -> dict[str, Any]:
-    from rankwise.audit.need.document import read_need
+    from rankwise.need.document import read_need
     from rankwise.report.documents import read_document
 
     read_need(path)
@@ -78,8 +78,8 @@ def _checked_need(path: Path) -> dict[str, Any]:
 def _advice(audit: Path | None, need: Path | None) -> dict[str, Any] | None:
     if audit is None:
         return None
-    from rankwise.audit.advise.advice import advice_document, advise
-    from rankwise.audit.advise.inputs import situation
+    from rankwise.advise.advice import advice_document, advise
+    from rankwise.advise.inputs import situation
 
     try:
         return advice_document(advise(situation(audit=audit, need=need)))

@@ -12,14 +12,14 @@ from rankwise.errors import InvalidInputError, require_int
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from rankwise.audit.running.model import RunningModel
+    from rankwise.models.running.model import RunningModel
 
 
 def read_pieces(
     running: RunningModel, text: tuple[Path, ...], tokens: Path | None, *, length: int | None, limit: int
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Token ids [pieces, length] and the names of the files they come from."""
-    from rankwise.audit.running.texts import text_sequences, token_sequences
+    from rankwise.models.running.texts import text_sequences, token_sequences
 
     if text and tokens is not None:
         raise InvalidInputError("expected --text or --tokens, got both")

@@ -60,9 +60,9 @@ def reduce(
         if not curve or not (text or tokens is not None):
             raise InvalidInputError("--figure: expected a curve to draw, got no texts or --no-curve")
         require_drawing()
-    from rankwise.audit.reduce.reduction import ReductionOptions, SplitTexts, reduce_model, split_texts
-    from rankwise.audit.running.model import RunningModel
     from rankwise.cli.reading_texts import progress_bar, read_pieces
+    from rankwise.models.running.model import RunningModel
+    from rankwise.reduce.reduction import ReductionOptions, SplitTexts, reduce_model, split_texts
 
     options = ReductionOptions(
         rank=wanted,

@@ -1,0 +1,239 @@
+"""What is known about a model before advice is given: its shape, how it is used, what was measured."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rankwise.advise.audited_layers import audited_shape, counted_layers, differing_windows, widest_mask
+from rankwise.audit.report import LATENT_NOTE, AuditReport, read_report
+from rankwise.errors import InvalidInputError, require_int
+from rankwise.need.document import MeasuredNeed, read_need
+from rankwise.shapes import ModelShape, read_config
+from rankwise.shapes.strict_json import read_json_object
+from rankwise.theory.occupancy import visible_reach
+
+DEFAULT_TARGET = 0.1
+DEFAULT_CONTEXT = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditSummary:
+    """What the weights say: medians over all heads of the rank that holds 90 % of QK's energy, and random weights'."""
+
+    model: str
+    heads: int
+    energy_90: float
+    energy_90_random: float
+    redundant_pairs: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """A shape and its use; ``assumed``: what nobody said.
+
+    ``mask`` and ``window`` are those of the layers that see most, ``windows`` every layer's where they differ.
+    """
+
+    shape: ModelShape
+    context: int
+    mask: str
+    window: int | None
+    windows: tuple[int | None, ...] = ()
+    qk_norm: bool
+    target: float
+    dtype: str
+    need: MeasuredNeed | None
+    audit: AuditSummary | None
+    assumed: tuple[str, ...]
+
+    @property
+    def why_not_reduced(self) -> str | None:
+        """Why ``rankwise reduce`` refuses such heads, None where nothing known speaks against it."""
+        if self.shape.latent is not None:
+            return "latent attention reads all keys from one latent that is already small"
+        if self.qk_norm:
+            return "QK-norm divides queries and keys by their length over all coordinates"
+        return None
+
+    @property
+    def reach(self) -> float | None:
+        """How many tokens a query sees, the mean over layers; None for all."""
+        if self.windows:
+            return statistics.fmean(self.context if one is None else min(self.context, one) for one in self.windows)
+        return visible_reach(self.context, self.mask, self.window)
+
+
+def situation(
+    *,
+    config: Path | None = None,
+    audit: Path | None = None,
+    need: Path | None = None,
+    dim: int | None = None,
+    heads: int | None = None,
+    kv_heads: int | None = None,
+    rank: int | None = None,
+    value_rank: int | None = None,
+    layers: int | None = None,
+    context: int | None = None,
+    mask: str | None = None,
+    window: int | None = None,
+    qk_norm: bool | None = None,
+    target: float | None = None,
+    dtype: str = "bfloat16",
+) -> Situation:
+    """Files first, then the numbers given, which win; contradictions between files are errors."""
+    measured = None if need is None else read_need(need)
+    report = None if audit is None else read_report(audit)
+    assumed: list[str] = []
+    read = _shape_of_files(config, report)
+    shape = _with_numbers(read, measured, dim, heads, kv_heads, rank, value_rank, layers, assumed)
+    if measured is not None and measured.dim != shape.dim:
+        raise InvalidInputError(
+            f"{need}: expected a need measured in the model's dimension {shape.dim}, got vectors of {measured.dim}"
+        )
+    audited = () if report is None else counted_layers(report)
+    windows: tuple[int | None, ...] = ()
+    if mask is None and window is not None:
+        mask = "window"
+    elif mask is None and audited:
+        (mask, window), windows = widest_mask(audited), differing_windows(audited)
+    elif mask is None:
+        mask = "causal"
+        assumed.append("a causal mask (--mask)")
+    elif mask == "window" and window is None:
+        window = max((layer.window for layer in audited if layer.window is not None), default=None)
+    if context is None:
+        context = None if config is None else _context_of(config)
+    if context is None:
+        context = DEFAULT_CONTEXT
+        assumed.append(f"{DEFAULT_CONTEXT} tokens of context (--context)")
+    if qk_norm is None:
+        normed = sum(layer.qk_norm for layer in audited)
+        qk_norm = bool(audited) and normed == len(audited)
+        if 0 < normed < len(audited):
+            assumed.append(f"no QK-norm, which {normed} of {len(audited)} layers have (--qk-norm)")
+    made = Situation(
+        shape=shape,
+        context=require_int("context", context, minimum=1),
+        mask=mask,
+        window=window,
+        windows=windows,
+        qk_norm=qk_norm,
+        target=_target(target, measured),
+        dtype=dtype,
+        need=measured,
+        audit=None if report is None else _summary(report),
+        assumed=tuple(assumed),
+    )
+    visible_reach(made.context, mask, window)  # says now what is wrong with the mask
+    return made
+
+
+def _shape_of_files(config: Path | None, report: AuditReport | None) -> ModelShape | None:
+    read = None if config is None else read_config(config)
+    if report is None:
+        return read
+    audited = audited_shape(report)
+    if read is None:
+        notes = counted_layers(report)[0].notes
+        if audited.latent is None and any(note.startswith(LATENT_NOTE) for note in notes):
+            raise InvalidInputError(
+                f"{report.model}: expected the sizes of its latent attention, without which costs are not known, got "
+                f"an audit from before they were kept; add --config FILE or audit the model again"
+            )
+        return audited
+    for what in ("dim", "heads", "rank"):
+        if getattr(read, what) != getattr(audited, what):
+            raise InvalidInputError(
+                f"{what}: the config says {getattr(read, what)}, the audited weights {getattr(audited, what)}; "
+                f"are they of one model?"
+            )
+    return read
+
+
+def _with_numbers(
+    read: ModelShape | None,
+    measured: MeasuredNeed | None,
+    dim: int | None,
+    heads: int | None,
+    kv_heads: int | None,
+    rank: int | None,
+    value_rank: int | None,
+    layers: int | None,
+    assumed: list[str],
+) -> ModelShape:
+    given = {"dim": dim, "heads": heads, "kv_heads": kv_heads, "rank": rank, "value_rank": value_rank, "layers": layers}
+    for name, value in given.items():
+        if value is not None:
+            require_int(name, value, minimum=1)
+    if read is not None and read.latent is not None and any(value is not None for value in given.values()):
+        raise InvalidInputError("--dim, --heads, --rank, ...: not with latent attention; edit a copy of the config")
+    dim = dim or (read.dim if read else measured.dim if measured else None)
+    heads = heads or (read.heads if read else None)
+    if dim is None or heads is None:
+        raise InvalidInputError(
+            "expected a model: --config FILE, --audit FILE, or --dim and --heads (and --rank where it is not dim/heads)"
+        )
+    if rank is None:
+        rank = read.rank if read else _standard_rank(dim, heads)
+    if kv_heads is None:
+        kv_heads = heads if read is None or read.kv_heads == read.heads else read.kv_heads
+    if heads % kv_heads:
+        raise InvalidInputError(f"kv_heads: expected a divisor of the {heads} heads, got {kv_heads}")
+    if layers is None and read is None:
+        assumed.append("one layer (--layers)")
+    if read is None:
+        count = layers or 1
+        return ModelShape(
+            name="your model", dim=dim, layers=count, cached_layers=count, heads=heads, kv_heads=kv_heads,
+            rank=rank, value_rank=value_rank or rank,
+        )  # fmt: skip
+    return replace(
+        read,
+        dim=dim,
+        heads=heads,
+        kv_heads=kv_heads,
+        rank=rank,
+        value_rank=value_rank or (read.value_rank if rank == read.rank else rank),
+        layers=layers or read.layers,
+        cached_layers=layers or read.cached_layers,
+    )
+
+
+def _standard_rank(dim: int, heads: int) -> int:
+    if dim % heads:
+        raise InvalidInputError(f"rank: expected the number, because {heads} heads do not divide the dimension {dim}")
+    return dim // heads
+
+
+def _target(target: float | None, measured: MeasuredNeed | None) -> float:
+    if measured is not None and target is not None and target != measured.target:
+        raise InvalidInputError(
+            f"target: the need was measured for {measured.target:g}, got {target:g}; measure again with "
+            f"rankwise need ... --target {target:g}, or leave it out"
+        )
+    chosen = target if target is not None else measured.target if measured is not None else DEFAULT_TARGET
+    if measured is None and not 0 < chosen <= 0.5:
+        raise InvalidInputError(f"target: expected an error in (0, 1/2] (1/2 needs no head), got {chosen:g}")
+    return chosen
+
+
+def _context_of(config: Path) -> int | None:
+    path = config / "config.json" if config.is_dir() else config
+    stated = read_json_object(path).get("max_position_embeddings")
+    return stated if isinstance(stated, int) and not isinstance(stated, bool) and 0 < stated <= 2**24 else None
+
+
+def _summary(report: AuditReport) -> AuditSummary:
+    heads = [
+        (head.qk.energy_90, layer.qk_baseline.energy_90.mean) for layer in report.layers for head in layer.head_reports
+    ]
+    return AuditSummary(
+        model=report.model,
+        heads=len(heads),
+        energy_90=statistics.median(own for own, _ in heads),
+        energy_90_random=statistics.median(random for _, random in heads),
+        redundant_pairs=sum(pair.redundant for layer in report.layers for pair in layer.overlaps),
+    )

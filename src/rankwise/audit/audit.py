@@ -1,0 +1,177 @@
+"""The audit of a model's weights: every head's QK and OV forms, one layer in memory at a time, no model code run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from rankwise.audit.baseline import ov_baseline, qk_baseline
+from rankwise.audit.overlap import overlaps
+from rankwise.audit.report import (
+    LATENT_NOTE,
+    AtDistance,
+    AuditReport,
+    GroupReport,
+    HeadReport,
+    LayerReport,
+    NotAudited,
+)
+from rankwise.audit.spectra import Forms, ov_forms, qk_forms, ranks_of, with_amplitude
+from rankwise.models.files.source import ModelSource
+from rankwise.models.layouts import Inventory, LayerRef, LayerWeights, attention_layers, load_layer
+from rankwise.shapes.shape import LatentShape
+
+DISTANCES = (1, 16, 256, 4096)
+"""How far back the keys of a rotary head are looked at, besides 0."""
+
+
+def audit_weights(
+    source: ModelSource,
+    inventory: Inventory | None = None,
+    *,
+    progress: Callable[[tuple[LayerRef, ...]], Iterator[LayerRef]] = iter,
+) -> AuditReport:
+    """Measure every head of every attention layer of a model.
+
+    Scores of head h are ``scale * x^T QK_h y`` for normalised inputs x and y: gains of norms are folded in, what was
+    folded is told for each layer. OV_h is what the head writes for what it reads. ``progress`` wraps the layers.
+    """
+    inventory = attention_layers(source) if inventory is None else inventory
+    layers = inventory.layers
+    heads = sum(layer.heads for layer in layers)
+    pairs = sum(layer.heads * (layer.heads - 1) // 2 for layer in layers)
+    reports = tuple(
+        audit_layer(load_layer(source, ref).folded(), heads_of_model=heads, pairs_of_model=pairs)
+        for ref in progress(layers)
+    )
+    names = [name for ref in layers for name in ref.tensors]
+    return AuditReport(
+        model=source.name,
+        architecture=inventory.architecture,
+        file_format=source.format,
+        storage=source.storage(list(dict.fromkeys(names))),
+        layers=reports,
+        not_audited=tuple(NotAudited(item.what, item.reason) for item in inventory.unsupported),
+        notes=inventory.notes,
+    )
+
+
+def audit_layer(weights: LayerWeights, *, heads_of_model: int, pairs_of_model: int) -> LayerReport:
+    """Measure one folded layer; the two counts widen the intervals so that they hold for the whole model."""
+    ref = weights.ref
+    qk = qk_forms(weights)
+    rotary_key = 0 if ref.latent is None else ref.latent.rope
+    qk_overlaps = overlaps(qk, "QK", pairs_of_model=pairs_of_model, in_common=rotary_key)
+    qk_reports = _qk_reports(weights, qk)
+    groups = _groups(ref, qk)
+    del qk
+    ov = ov_forms(weights)
+    ov_overlaps = () if ov is None else overlaps(ov, "OV", pairs_of_model=pairs_of_model)
+    values = None if ov is None else ov.singular_values
+    ov_ranks = [None] * ref.heads if ov is None else ranks_of(ov.singular_values, max(ov.sizes))
+    return LayerReport(
+        part=ref.part,
+        layer=ref.layer,
+        dim=ref.dim,
+        context_dim=ref.context_dim,
+        heads=ref.heads,
+        kv_heads=ref.kv_heads,
+        rank=ref.rank,
+        value_rank=ref.value_rank,
+        scale=ref.scale,
+        mask=ref.mask,
+        window=ref.window,
+        rotary=ref.rope is not None,
+        qk_norm=ref.q_head_norm is not None,
+        folded_in=weights.folded_in,
+        notes=ref.notes + _notes(ref),
+        qk_baseline=qk_baseline(ref, heads_of_model),
+        ov_baseline=None if ov is None else ov_baseline(ref, heads_of_model),
+        head_reports=tuple(
+            replace(
+                report,
+                ov=ov_ranks[head],
+                ov_norm=None if values is None else float(values[head].norm()),
+                ov_singular_values=None if values is None else tuple(values[head].tolist()),
+            )
+            for head, report in enumerate(qk_reports)
+        ),
+        groups=groups,
+        pairs=ref.heads * (ref.heads - 1) // 2,
+        overlaps=qk_overlaps + ov_overlaps,
+        latent=_latent_shape(ref),
+    )
+
+
+def _latent_shape(ref: LayerRef) -> LatentShape | None:
+    if ref.latent is None:
+        return None
+    return LatentShape(keyvalue=ref.latent.key_size, rope=ref.latent.rope, query=ref.latent.query_size)
+
+
+def _qk_reports(weights: LayerWeights, qk: Forms) -> list[HeadReport]:
+    """Each head's report, its OV part still open."""
+    ref, size = weights.ref, max(qk.sizes)
+    biased = _biased(weights, qk)
+    with_bias = [None] * ref.heads if biased is None else ranks_of(biased, size + 1)
+    distances = []
+    for distance in DISTANCES if ref.rope is not None else ():
+        if ref.window is None or distance < ref.window:
+            assert ref.rope is not None
+            distances.append((distance, ranks_of(qk.rotated(ref.rope, distance), size)))
+    return [
+        HeadReport(
+            head=head,
+            kv_head=head // ref.group,
+            qk=ranks,
+            qk_with_bias=with_bias[head],
+            ov=None,
+            qk_norm=ref.scale * float(qk.singular_values[head].norm()),
+            ov_norm=None,
+            at_distance=tuple(
+                AtDistance(distance, found[head].effective, found[head].energy_90) for distance, found in distances
+            ),
+            qk_singular_values=tuple(qk.singular_values[head].tolist()),
+            ov_singular_values=None,
+        )
+        for head, ranks in enumerate(ranks_of(qk.singular_values, size))
+    ]
+
+
+def _biased(weights: LayerWeights, qk: Forms) -> Tensor | None:
+    """With the query's bias, and the key's where positions turn it; otherwise that one shifts all scores of a query."""
+    rope = weights.ref.rope
+    q_bias, k_bias = weights.q_bias, weights.k_bias if rope is not None else None
+    if q_bias is None and k_bias is None:
+        return None
+    k_bias = None if k_bias is None else with_amplitude(k_bias, rope)
+    left, right = (None if bias is None else torch.from_numpy(bias).to(torch.float64) for bias in (q_bias, k_bias))
+    return qk.with_bias(left, right)
+
+
+def _groups(ref: LayerRef, qk: Forms) -> tuple[GroupReport, ...]:
+    if ref.group == 1:
+        return ()
+    ranks = ranks_of(qk.of_groups(), max(qk.sizes))
+    return tuple(
+        GroupReport(kv_head, tuple(range(kv_head * ref.group, (kv_head + 1) * ref.group)), found)
+        for kv_head, found in enumerate(ranks)
+    )
+
+
+def _notes(ref: LayerRef) -> tuple[str, ...]:
+    notes = []
+    if ref.q_head_norm is not None:
+        notes.append("QK-norm: queries and keys are normalised, the weights only bound the rank of the scores")
+    if ref.latent is not None:
+        notes.append(f"{LATENT_NOTE}: the latent's norm is replaced by its typical size for inputs of unit size")
+    if ref.score_bias is not None:
+        notes.append(f"{ref.score_bias} bias: scores also have a term of the distance, not measured here")
+    if ref.mask == "full" and ref.window is not None:
+        notes.append(f"a query sees {ref.window - 1} keys on either side and itself")
+    if ref.softcap is not None:
+        notes.append("scores are soft-capped after QK")
+    return tuple(notes)

@@ -1,0 +1,94 @@
+"""Heads whose subspaces overlap: principal angles between the main parts of two heads' forms, against chance.
+
+Sharing a subspace is not doing the same thing: two heads may read the same coordinates and weigh them differently. A
+pair is called redundant only when both sides of the form overlap by more than one half and by more than chance.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from rankwise.audit.baseline import joint_spread, overlap_moments
+from rankwise.audit.report import Overlap
+from rankwise.audit.spectra import Forms
+
+HALF = 0.5
+_CLOSEST = 3
+
+
+def overlaps(forms: Forms, name: str, *, pairs_of_model: int, in_common: int = 0) -> tuple[Overlap, ...]:
+    """The redundant pairs of a layer and its closest pairs, closest first.
+
+    Two heads of one key group share the right factor, so there chance is that of subspaces of its ``rank``
+    coordinates, not of all. Heads behind a shared map (latent attention) can only differ within its rows. ``in_common``
+    coordinates of the right side are the same in all heads (the rotary key of latent attention): as many shared
+    dimensions, where both subspaces have them, are nobody's choice.
+    """
+    heads = len(forms.left_spaces)
+    if heads < 2:
+        return ()
+    i, j = np.triu_indices(heads, 1)
+    spread = joint_spread(2 * pairs_of_model)
+    same_group = i // forms.group == j // forms.group
+    left_size = np.full(len(i), len(forms.left_spaces[0]))
+    right_size = np.where(same_group, forms.right_cores.shape[1], len(forms.right_spaces[0]))
+    left, left_random, left_beyond = _side(forms.left_spaces, i, j, left_size, spread, in_common=0)
+    right, right_random, right_beyond = _side(forms.right_spaces, i, j, right_size, spread, in_common=in_common)
+    weaker = np.minimum(left, right)
+    redundant = (weaker > HALF) & left_beyond & right_beyond
+    closest = np.argsort(-weaker, kind="stable")
+    return tuple(
+        Overlap(
+            name,
+            (int(i[pair]), int(j[pair])),
+            float(left[pair]),
+            float(right[pair]),
+            float(left_random[pair]),
+            float(right_random[pair]),
+            bool(redundant[pair]),
+        )
+        for place, pair in enumerate(closest)
+        if redundant[pair] or place < _CLOSEST
+    )
+
+
+def _side(
+    spaces: list[Tensor],
+    i: Int[np.ndarray, " p"],
+    j: Int[np.ndarray, " p"],
+    size: Int[np.ndarray, " p"],
+    spread: float,
+    *,
+    in_common: int,
+) -> tuple[Float[np.ndarray, " p"], Float[np.ndarray, " p"], Bool[np.ndarray, " p"]]:
+    """Of each pair: the share of the smaller subspace, what chance gives, and whether the share is beyond it."""
+    dims = np.array([space.shape[1] for space in spaces])
+    shared = _shared(spaces, dims)[i, j]
+    smaller = np.minimum(dims[i], dims[j])
+    moments = lru_cache(maxsize=None)(overlap_moments)
+    same = np.minimum(in_common, smaller)
+    keys = zip((size - same).tolist(), (dims[i] - same).tolist(), (dims[j] - same).tolist(), strict=True)
+    mean, deviation = np.array([moments(*key) for key in keys]).T
+    mean = mean + same
+    # float32 bases are orthonormal to about 1e-6
+    beyond = shared > mean + spread * deviation + 1e-4 * smaller
+    whole = np.maximum(smaller, 1)  # a head of zeros spans nothing and shares nothing
+    return np.minimum(shared / whole, 1.0), mean / whole, beyond
+
+
+def _shared(spaces: list[Tensor], dims: Int[np.ndarray, " H"]) -> Float[np.ndarray, "H H"]:
+    """``||U_i^T U_j||_F^2`` of all pairs i < j; a head at a time, so that memory stays linear in the heads."""
+    joined = torch.cat(spaces, dim=1)
+    ends = np.concatenate(([0], np.cumsum(dims)))
+    total = np.zeros((len(spaces), len(spaces)))
+    for head, space in enumerate(spaces[:-1]):
+        start = ends[head + 1]
+        columns = (space.mT @ joined[:, start:]).square_().sum(0, dtype=torch.float64).numpy()
+        sums = np.concatenate(([0.0], np.cumsum(columns)))
+        total[head, head + 1 :] = np.diff(sums[ends[head + 1 :] - start])
+    return total

@@ -1,1 +1,0 @@
-"""What a model's weights say about its heads."""

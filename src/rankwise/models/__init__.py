@@ -1,0 +1,1 @@
+"""Trained models: their files, where their heads are, and how to run them."""

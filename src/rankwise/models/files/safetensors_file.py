@@ -1,0 +1,125 @@
+"""Safetensors, read one tensor at a time into numpy, with every number of the header checked first.
+
+The library's own reader judges the file (sizes, overlaps, gaps); the offsets are then read here because the library
+gives bfloat16 to torch only and maps the whole file, so that memory would grow with every layer.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from rankwise.errors import InvalidInputError
+from rankwise.models.files.tensor_file import MAX_ELEMENTS, RealArray, TensorInfo, require_plain_name
+from rankwise.shapes.strict_json import parse_json_object
+
+MAX_HEADER = 16 * 2**20
+"""Headers of published checkpoints stay below 1 MB for a file."""
+
+_READABLE = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1}
+_PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_CONVERT = (
+    "pickled weights can run code when they are read, so they are refused; convert them where you trust them: "
+    "torch.load(FILE, weights_only=True) and safetensors.torch.save_file, or "
+    "AutoModel.from_pretrained(DIR).save_pretrained(NEW_DIR)"
+)
+
+
+def refuse_pickle(path: Path) -> None:
+    """Complain, with the way out, if the file is a pickle by its name or by its first bytes."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+    except OSError as error:
+        raise InvalidInputError(f"{path}: expected a readable file, got: {error.strerror}") from None
+    if start.startswith(_PICKLE_STARTS):
+        raise InvalidInputError(f"{path}: expected safetensors, got a pickle: {_CONVERT}")
+    if path.suffix != ".safetensors":
+        raise InvalidInputError(
+            f"{path}: expected a .safetensors or .gguf file, got {path.suffix or 'no ending'!r}: {_CONVERT}"
+        )
+
+
+class SafetensorsFile:
+    """One safetensors file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        refuse_pickle(path)
+        header_size, header = self._checked_header()
+        self._data_start = 8 + header_size
+        self.tensors: dict[str, TensorInfo] = {}
+        self._spans: dict[str, tuple[int, int]] = {}
+        for name, entry in header.items():
+            if name == "__metadata__":
+                continue
+            self.tensors[name] = TensorInfo(require_plain_name(name, path), str(entry["dtype"]), tuple(entry["shape"]))
+            begin, end = entry["data_offsets"]
+            self._spans[name] = (begin, end)
+
+    def readable(self, dtype: str) -> bool:
+        """Whether ``read`` can widen the type."""
+        return dtype in _READABLE
+
+    def read(self, name: str) -> RealArray:
+        """One tensor; half types are widened to float32 exactly."""
+        info = self.tensors[name]
+        if info.dtype not in _READABLE:
+            raise InvalidInputError(f"{self.path}: {name}: expected one of {', '.join(_READABLE)}, got {info.dtype}")
+        if math.prod(info.shape) > MAX_ELEMENTS:
+            raise InvalidInputError(f"{self.path}: {name}: expected at most 2^32 numbers, got shape {list(info.shape)}")
+        begin, end = self._spans[name]
+        with self.path.open("rb") as file:
+            file.seek(self._data_start + begin)
+            raw = np.fromfile(file, dtype=np.uint8, count=end - begin)
+        if len(raw) != end - begin:
+            raise InvalidInputError(f"{self.path}: {name}: expected {end - begin} bytes, got {len(raw)}: file changed?")
+        return _widened(raw, info.dtype).reshape(info.shape)
+
+    def _checked_header(self) -> tuple[int, dict[str, dict[str, list[int]]]]:
+        size = self.path.stat().st_size
+        with self.path.open("rb") as file:
+            start = file.read(8)
+            header_size = int.from_bytes(start, "little")
+            if len(start) < 8 or header_size > min(MAX_HEADER, size - 8):
+                raise InvalidInputError(
+                    f"{self.path}: expected a safetensors header of at most {min(MAX_HEADER, max(size - 8, 0))} bytes, "
+                    f"got one that claims {header_size}"
+                )
+            content = file.read(header_size)
+        header = parse_json_object(content, where=f"{self.path}: header")
+        try:
+            with safe_open(self.path, framework="np"):
+                pass
+        except (SafetensorError, OSError, ValueError) as error:
+            raise InvalidInputError(f"{self.path}: expected a valid safetensors file, got: {error}") from None
+        return header_size, header
+
+
+def _widened(raw: np.ndarray[tuple[int], np.dtype[np.uint8]], dtype: str) -> RealArray:
+    if dtype == "F64":
+        return raw.view("<f8")
+    if dtype == "F32":
+        return raw.view("<f4")
+    if dtype == "F16":
+        return raw.view("<f2").astype(np.float32)
+    if dtype == "BF16":
+        bits = raw.view("<u2").astype(np.uint32)
+        bits <<= 16
+        return bits.view(np.float32)
+    return _FLOAT8[raw]
+
+
+def _float8_values() -> RealArray:
+    """The 256 values of float8 e4m3 (bias 7, no infinities, 0x7f and 0xff not a number)."""
+    codes = np.arange(256)
+    exponent, mantissa = (codes >> 3) & 15, codes & 7
+    size = np.where(exponent == 0, mantissa / 8 * 2.0**-6, (1 + mantissa / 8) * 2.0 ** (exponent - 7))
+    size[(codes & 127) == 127] = np.nan
+    return np.where(codes >= 128, -size, size).astype(np.float32)
+
+
+_FLOAT8 = _float8_values()

@@ -1,0 +1,121 @@
+"""Any layout, by the names a user gives: ``--q 'blocks.{layer}.wq' --k ... --heads 8``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankwise.errors import InvalidInputError, nearest_name, require_int
+from rankwise.models.files.source import ModelSource
+from rankwise.models.layouts.layer import Block, LayerRef
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorNames:
+    """Names of the projections, ``{layer}`` standing for the layer's number.
+
+    Matrices are (out, in) as in ``torch.nn.Linear``, (in, out) if ``transposed``; heads lie one after the other.
+    ``rank`` is derived from the rows of q when it is not given. One name for q, k and v (or without v) means
+    q, k, v rows in turn; with another v, queries and keys are the same.
+    """
+
+    q: str
+    k: str
+    v: str | None = None
+    o: str | None = None
+    heads: int
+    kv_heads: int | None = None
+    rank: int | None = None
+    transposed: bool = False
+    causal: bool = False
+
+
+def mapped_layers(source: ModelSource, names: TensorNames) -> list[LayerRef]:
+    """The layers under the given names; shapes decide what the numbers of heads leave open."""
+    heads = require_int("heads", names.heads, minimum=1)
+    groups = heads if names.kv_heads is None else require_int("kv_heads", names.kv_heads, minimum=1)
+    if heads % groups:
+        raise InvalidInputError(f"kv_heads: expected a divisor of the {heads} heads, got {groups}")
+    if (names.v is None) != (names.o is None):
+        raise InvalidInputError("v and o: expected both or neither, got one")
+    return [_layer(source, names, number, heads, groups) for number in _numbers(source, names.q)]
+
+
+def _numbers(source: ModelSource, pattern: str) -> list[int]:
+    if "{layer}" not in pattern:
+        source.info(pattern)
+        return [0]
+    before, after = pattern.split("{layer}", 1)
+    matcher = re.compile(rf"{re.escape(before)}(\d+){re.escape(after)}")
+    found = sorted({int(match[1]) for name in source.tensors if (match := matcher.fullmatch(name))})
+    if not found:
+        hint = nearest_name(pattern.replace("{layer}", "0"), list(source.tensors))
+        raise InvalidInputError(f"q: expected tensors named like {pattern!r}, got none{hint}")
+    return found
+
+
+def _layer(source: ModelSource, names: TensorNames, number: int, heads: int, groups: int) -> LayerRef:
+    def named(pattern: str) -> str:
+        return pattern.replace("{layer}", str(number))
+
+    def size(pattern: str) -> tuple[int, int]:
+        """(out, in) of a projection."""
+        shape = source.info(named(pattern)).shape
+        if len(shape) != 2:
+            raise InvalidInputError(f"{named(pattern)}: expected a matrix, got shape {list(shape)}")
+        return (shape[1], shape[0]) if names.transposed else (shape[0], shape[1])
+
+    into = 1 if names.transposed else 0
+    fused = names.q == names.k and names.v in (None, names.q)
+    q_rows, dim = size(names.q)
+    k_rows, context_dim = size(names.k)
+    slots = heads + 2 * groups if fused else heads
+    rank = names.rank if names.rank is not None else q_rows // slots
+    expected = slots * rank
+    if q_rows != expected or (not fused and k_rows != groups * rank):
+        raise InvalidInputError(
+            f"{named(names.q)}: expected {expected} outputs for {heads} query heads of {rank} (keys: {groups} heads, "
+            f"{groups * rank} outputs), got {q_rows} and {k_rows}; check --heads, --kv-heads and --head-dim"
+        )
+    if fused:
+        index = np.arange(expected).reshape(slots, rank)
+        parts = {"q": index[:heads], "k": index[heads : heads + groups], "v": index[heads + groups :]}
+        value_rank = rank
+    else:
+        parts = {"q": np.arange(q_rows).reshape(heads, rank), "k": np.arange(k_rows).reshape(groups, rank)}
+        value_rank = rank
+        if names.v is not None:
+            v_rows, v_in = size(names.v)
+            value_rank = v_rows // groups
+            if v_rows != groups * value_rank or v_in != context_dim:
+                raise InvalidInputError(
+                    f"{named(names.v)}: expected {groups} heads on {context_dim} inputs, got {v_rows} rows on {v_in}"
+                )
+            parts["v"] = np.arange(v_rows).reshape(groups, value_rank)
+    if names.o is not None:
+        outputs, o_in = size(names.o)
+        if o_in != heads * value_rank or outputs != dim:
+            raise InvalidInputError(
+                f"{named(names.o)}: expected {dim} outputs of {heads} heads of {value_rank} = {heads * value_rank} "
+                f"inputs, got {outputs} of {o_in}"
+            )
+        o_block = Block(named(names.o), np.arange(o_in).reshape(heads, value_rank), 1 - into)
+    return LayerRef(
+        part="layer",
+        layer=number,
+        dim=dim,
+        context_dim=context_dim,
+        heads=heads,
+        kv_heads=groups,
+        rank=rank,
+        value_rank=value_rank,
+        scale=rank**-0.5,
+        mask="causal" if names.causal else "full",
+        q=Block(named(names.q), parts["q"], into),
+        k=Block(named(names.k), parts["k"], into),
+        v=None if names.v is None else Block(named(names.v), parts["v"], into),
+        o=None if names.o is None else o_block,
+        notes=("by given names: norms, biases and positions are not looked at; the scale is assumed 1/sqrt(rank)",),
+    )

@@ -1,0 +1,186 @@
+"""A local model, loaded so that nothing it says is executed and nothing is fetched.
+
+``transformers`` builds the module from its own source; of the model only JSON and numbers are read: safetensors, or
+GGUF, which it dequantises to float32. Pickled weights, code that comes with the model and files of other machines are
+refused, and so is a checkpoint that leaves a weight at its random initial value: it would be measured as if trained.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import reprlib
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from rankwise.errors import InvalidInputError, MissingExtraError
+from rankwise.models.files.source import open_model
+
+Objective = Literal["causal", "masked", "embedding"]
+"""What the model was trained for: the next token, a hidden token, or a vector a text."""
+
+_OBJECTIVES: tuple[tuple[str, Objective], ...] = (
+    ("CausalLM", "causal"),
+    ("LMHeadModel", "causal"),
+    ("MaskedLM", "masked"),
+)
+_UNUSED_PARTS = ("pooler.",)  # a summary of the first token that neither attention nor mean pooling looks at
+
+
+def load_pretrained(path: Path) -> tuple[Any, Any, Objective]:
+    """``(model, tokenizer or None, objective)`` of a model directory with safetensors, or of one GGUF file.
+
+    The model is in eval mode, float32, on the CPU, with eager attention.
+    """
+    transformers = _transformers()
+    if path.suffix == ".gguf":
+        _require_gguf()
+    _require_weights(path)
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    if path.suffix == ".gguf":
+        source, options["gguf_file"] = path.parent, path.name
+    else:
+        source = path
+    with _quiet(), _as_user_errors(path):
+        config = transformers.AutoConfig.from_pretrained(source, **options)
+        objective = _objective(config, gguf=path.suffix == ".gguf")
+        auto = {
+            "causal": transformers.AutoModelForCausalLM,
+            "masked": transformers.AutoModelForMaskedLM,
+            "embedding": transformers.AutoModel,
+        }[objective]
+        if "gguf_file" not in options:
+            options["use_safetensors"] = True
+        model, info = auto.from_pretrained(
+            source, dtype=torch.float32, attn_implementation="eager", output_loading_info=True, **options
+        )
+        options.pop("use_safetensors", None)
+        tokenizer = _tokenizer(transformers, source, options)
+    missing = sorted(key for key in info["missing_keys"] if not any(part in key for part in _UNUSED_PARTS))
+    if missing:
+        raise InvalidInputError(
+            f"{path}: expected weights for every part of {type(model).__name__}, got none for {len(missing)}, such as "
+            f"{missing[0]}; they would keep random values, and nothing measured would mean anything"
+        )
+    if model.main_input_name != "input_ids":
+        raise InvalidInputError(
+            f"{path}: expected a model that reads tokens, got {type(model).__name__}, which reads "
+            f"{model.main_input_name}; its weights can be audited without running it (no --text, no --tokens)"
+        )
+    return model.eval(), tokenizer, objective
+
+
+def _require_weights(path: Path) -> None:
+    """A directory whose headers are sound (see ``audit.files``) and whose config asks for no more than they hold."""
+    if not path.exists():
+        raise InvalidInputError(
+            f"{path}: expected a model directory (config.json and safetensors) or a .gguf file on this machine, got "
+            f"nothing there; a model that is to be run is never downloaded unasked (rankwise audit MODEL --download)"
+        )
+    if path.suffix == ".gguf":
+        return
+    if path.is_file():
+        raise InvalidInputError(
+            f"{path}: expected a model directory or a .gguf file, got another file; a model is run from the directory "
+            f"that holds its config.json, its weights and its tokenizer"
+        )
+    source = open_model(path)
+    tensors = len(source.tensors)
+    parts = [source.config, *(value for value in source.config.values() if isinstance(value, dict))]
+    for key in ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers"):
+        for part in parts:
+            layers = part.get(key)
+            if isinstance(layers, int) and layers > tensors:  # they would all be built before anyone compares
+                raise InvalidInputError(
+                    f"{path}: expected at least one tensor a layer, got {tensors} tensors and {key} = "
+                    f"{reprlib.repr(layers)} in config.json"
+                )
+
+
+def _objective(config: Any, *, gguf: bool) -> Objective:
+    names = config.architectures or []
+    if gguf and not names:
+        return "causal"  # such files hold language models and do not name the class
+    for name in names:
+        for ending, objective in _OBJECTIVES:
+            if name.endswith(ending):
+                return objective
+    return "embedding"
+
+
+def _tokenizer(transformers: Any, source: Path, options: dict[str, Any]) -> Any:
+    """None where there is no usable tokenizer: token ids can be given instead."""
+    try:
+        return transformers.AutoTokenizer.from_pretrained(source, **options)
+    except (OSError, ValueError, KeyError, ImportError, TypeError, AttributeError):
+        return None
+
+
+@contextmanager
+def _as_user_errors(path: Path) -> Iterator[None]:
+    """What ``transformers`` says about a model it cannot load, without its traceback."""
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError, TypeError, AttributeError, MemoryError) as error:
+        said = " ".join(str(error).split())
+        raise InvalidInputError(
+            f"{path}: expected a model that transformers can build from its own source, got {type(error).__name__}: "
+            f"{said[:400]}"
+        ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bars and no remarks of transformers (some go straight to stderr); its settings are put back."""
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _transformers() -> Any:
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when the library is imported; nothing here needs the network
+    try:
+        import transformers
+    except ImportError:
+        raise MissingExtraError("audit", "running a model") from None
+    return transformers
+
+
+def _require_gguf() -> None:
+    try:
+        import accelerate  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: F401
+        import gguf  # noqa: F401
+    except ImportError:
+        raise MissingExtraError("gguf", "running a GGUF file") from None
+
+
+def save_dequantised(model: Any, tokenizer: Any, directory: Path) -> None:
+    """A model read from GGUF as a directory of float32 safetensors, config and tokenizer, as if it had been one.
+
+    ``save_pretrained`` refuses what was once quantised, although nothing quantised is left.
+    """
+    from safetensors.torch import save_model
+
+    directory.mkdir(parents=True)
+    save_model(model, str(directory / "model.safetensors"), {"format": "pt"})  # tied weights once
+    stated = model.config.to_dict()
+    stated.pop("quantization_config", None)
+    stated["architectures"] = [type(model).__name__]
+    (directory / "config.json").write_text(json.dumps(stated, indent=2) + "\n", encoding="utf-8")
+    if tokenizer is not None:
+        with _quiet():
+            tokenizer.save_pretrained(directory)

@@ -1,0 +1,59 @@
+"""The need of a model's own attention inputs, block by block, while the model runs.
+
+Keys and queries are the hidden states that enter an attention block, after the norm that feeds it: what W_Q and W_K are
+applied to (in cross-attention the keys come from the other sequence). A block is measured while the model waits in it,
+so one block's inputs are in memory at a time.
+
+What is asked of them is nearest-neighbour search among token states, the task of the theory, and not what the model's
+own heads look for: that is in their weights.
+
+Legend: T texts, N tokens, D dim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from rankwise.errors import InvalidInputError
+from rankwise.models.running.model import AttentionCall, RunningModel
+from rankwise.need.measurement import Need, NeedSettings, Progress, measure_need
+from rankwise.need.vectors import LARGEST_DIM
+
+
+def measure_model_need(
+    running: RunningModel,
+    tokens: Int64[Tensor, "T N"],
+    *,
+    settings: NeedSettings | None = None,
+    blocks: Collection[int] | None = None,
+    progress: Callable[[str], Progress] | None = None,
+) -> list[Need]:
+    """Measure the attention inputs of ``blocks`` (default: all, counted from 0 in the order they run)."""
+    names = running.attention_names()
+    for block in blocks or ():
+        if not 0 <= block < len(names):
+            raise InvalidInputError(f"layers: expected numbers from 0 to {len(names) - 1}, got {block}")
+    found: list[Need] = []
+
+    def visit(call: AttentionCall) -> None:
+        if blocks is not None and call.index not in blocks:
+            return
+        if call.inputs.shape[-1] > LARGEST_DIM:
+            raise InvalidInputError(
+                f"{call.name}: expected at most {LARGEST_DIM} dimensions, got {call.inputs.shape[-1]}"
+            )
+        # the model runs in inference mode, whose tensors cannot take part in training
+        with torch.inference_mode(False), torch.enable_grad():
+            inputs = call.inputs.clone().flatten(0, 1)
+            context = call.context.clone().flatten(0, 1) if call.crosses else None
+            name = f"layer {call.index} ({call.name})"
+            tell = progress(name) if progress is not None else None
+            keys, queries = (inputs, None) if context is None else (context, inputs)
+            found.append(measure_need(keys, queries, settings=settings, name=name, progress=tell))
+
+    running.watch(tokens, visit)
+    return found

@@ -1,0 +1,235 @@
+"""Advice: what is said for each situation, what it costs, and that no window is invented."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from rankwise.advise.advice import advice_document, advise, costs_of
+from rankwise.advise.costs import costs, flash_tile, rounded_up, roundings
+from rankwise.advise.inputs import situation
+from rankwise.audit.audit import audit_weights
+from rankwise.errors import InvalidInputError
+from rankwise.models.files.source import open_model
+from rankwise.shapes import ModelShape
+from rankwise.shapes.shape import LatentShape
+from rankwise.theory.bounds import rank_required
+from rankwise.theory.saturation import saturation_dim
+
+CONFIG = {"hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2,
+          "intermediate_size": 2048, "max_position_embeddings": 4096, "model_type": "tiny"}  # fmt: skip
+
+
+@pytest.fixture
+def config(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    return tmp_path
+
+
+@pytest.fixture
+def need_file(tmp_path):
+    def write(need, low=None, high=None, dim=512, **changes):
+        one = {"name": "keys.npy", "dim": dim, "need": need, "need_low": low or need, "need_high": high or need,
+               "context": 16, "participation_ratio": {"keys": 33.0}}  # fmt: skip
+        document = {"format": "rankwise-need/1", "settings": {"target": 0.1}, "measurements": [one]} | changes
+        path = tmp_path / "need.json"
+        path.write_text(json.dumps(document))
+        return path
+
+    return write
+
+
+def test_without_a_measurement_the_worst_case_is_warned_about_and_measuring_comes_first():
+    advice = advise(situation(dim=768, heads=12, context=1024))
+    assert advice.need == advice.need_isotropic == rank_required(768, 12, 0.1, values="any")
+    assert advice.plateau == saturation_dim(1024, mask="causal")
+    assert "the worst case" in advice.warnings[0]
+    assert any("no window" in warning for warning in advice.warnings)
+    first = advice.suggestions[0]
+    assert "rankwise need" in first.what
+    assert first.confidence == "our derivation"
+    assert len(advice.suggestions) <= 3
+
+
+def test_a_need_below_the_plateau_is_no_reason_to_speak_of_a_window(config, need_file):
+    advice = advise(situation(config=config, need=need_file(20)))
+    assert advice.need == 20 < advice.plateau.value
+    assert not any("window" in warning or "worst case" in warning for warning in advice.warnings)
+
+
+def test_too_little_rank_is_answered_with_fewer_heads_for_the_same_weights(config, need_file):
+    advice = advise(situation(config=config, need=need_file(100, 97, 103)))
+    first = advice.suggestions[0]
+    assert (first.shape.rank, first.shape.heads, first.shape.kv_heads) == (104, 5, 1)
+    assert first.confidence == "measurement"
+    assert "does nearest-neighbour search" in first.does_not_prove
+    before, after = advice.costs.parameters, costs_of(advice, first.shape).parameters
+    assert after == pytest.approx(before, rel=0.2)
+
+
+def test_too_much_rank_is_answered_with_less(config, need_file):
+    advice = advise(situation(config=config, need=need_file(21)))
+    assert (advice.suggestions[0].shape.rank, advice.suggestions[0].shape.heads) == (24, 8)
+    assert "rankwise reduce" in advice.suggestions[0].what
+
+
+@pytest.mark.parametrize(("name", "reason"), [("qwen3", "QK-norm"), ("deepseek-v3", "latent attention")])
+def test_no_command_is_recommended_that_refuses_the_model(saved, need_file, tmp_path, name, reason):
+    file = tmp_path / "audit.json"
+    audit_weights(open_model(saved(name))).write(file)
+    of = situation(audit=file)
+    narrow = replace(of, audit=replace(of.audit, energy_90=1, energy_90_random=5))
+    assert not any("rankwise reduce" in one.what for one in advise(narrow).suggestions)
+    ordinary = replace(narrow, qk_norm=False, shape=replace(of.shape, latent=None))
+    assert any("rankwise reduce" in one.what for one in advise(ordinary).suggestions)
+
+    wide = situation(dim=512, heads=8, need=need_file(21), qk_norm=True)
+    first = advise(replace(wide, qk_norm=of.qk_norm, shape=replace(wide.shape, latent=of.shape.latent))).suggestions[0]
+    assert "in a next training" in first.what
+    assert reason in first.what
+    assert "rankwise reduce MODEL" not in first.what
+
+
+def test_enough_rank_is_kept(config, need_file):
+    first = advise(situation(config=config, need=need_file(60))).suggestions[0]
+    assert first.what == "Keep rank 64."
+    assert first.shape is None
+
+
+def test_heads_that_miss_the_linear_part_and_ranks_beyond_the_dimension():
+    said = advise(situation(dim=512, heads=4, rank=64, context=128)).suggestions
+    assert any("8 heads instead of 4" in one.what for one in said)
+    wide = advise(situation(dim=32, heads=2, rank=48, context=128)).suggestions[0]
+    assert (wide.confidence, wide.shape.rank) == ("theorem", 32)
+
+
+def test_costs_by_hand():
+    shape = ModelShape(
+        name="x", dim=10, layers=3, heads=4, kv_heads=2, rank=5, value_rank=7, cached_layers=3
+    )  # fmt: skip
+    found = costs(shape, context=100, reach=None, dtype="float32")
+    weights = 10 * (4 * 5 + 2 * 5 + 2 * 7 + 4 * 7)
+    assert found.parameters == 3 * weights
+    assert found.flops_per_token == 3 * (2 * weights + 2 * 4 * (5 + 7) * 100)
+    assert found.kv_bytes_per_token == 4 * 3 * 2 * (5 + 7)
+    assert found.kv_bytes == 100 * found.kv_bytes_per_token
+    windowed = costs(shape, context=100, reach=10, dtype="int8")
+    assert windowed.kv_bytes == 10 * 3 * 2 * (5 + 7)
+    unknown = costs(replace(shape, cached_layers=None), context=100, reach=None, dtype="int8")
+    assert unknown.kv_bytes is unknown.kv_bytes_per_token is None
+
+
+def test_roundings():
+    assert [rounded_up(rank) for rank in (1, 8, 9, 64)] == [8, 8, 16, 64]
+    assert [flash_tile(rank) for rank in (1, 33, 80, 129, 256, 257)] == [32, 64, 96, 192, 256, None]
+    assert [(one.rank, one.tile) for one in roundings(77)] == [(72, 96), (80, 96), (96, 96)]
+    assert roundings(64)[0].parameters == 1
+
+
+def test_the_files_fill_in_what_is_not_said_and_options_win(config):
+    read = situation(config=config)
+    assert (read.context, read.mask, read.shape.kv_heads) == (4096, "causal", 2)
+    assert read.assumed == ("a causal mask (--mask)",)
+    other = situation(config=config, rank=32, heads=16, context=64, mask="window", window=8, qk_norm=True)
+    assert (other.shape.rank, other.shape.value_rank, other.shape.heads, other.reach) == (32, 32, 16, 8)
+    assert advise(other).plateau == saturation_dim(64, mask="window", keys="unit", window=8)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "expected a model"),
+        ({"dim": 10, "heads": 3}, "3 heads do not divide the dimension 10"),
+        ({"dim": 8, "heads": 4, "kv_heads": 3}, "divisor of the 4 heads"),
+        ({"dim": 8, "heads": 0}, "heads: expected at least 1"),
+        ({"dim": 8, "heads": 2, "target": 0.7}, "target"),
+        ({"dim": 8, "heads": 2, "mask": "window"}, "window"),
+        ({"dim": 8, "heads": 2, "context": 0}, "context"),
+    ],
+)
+def test_mistakes_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        situation(**options)
+
+
+def test_need_files_that_do_not_fit_are_refused(config, need_file):
+    for path, message in [
+        (lambda: need_file(5, dim=64), "dimension 512, got vectors of 64"),
+        (lambda: need_file(5, format="x"), "expected a file of `rankwise need"),
+        (lambda: need_file(5, measurements=[]), "at least one"),
+        (lambda: need_file(600), "need_high <= dim"),
+        (lambda: need_file(5, settings=3), "settings"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            situation(config=config, need=path())
+    with pytest.raises(ValueError, match=r"measured for 0\.1, got 0\.05"):
+        situation(config=config, need=need_file(5), target=0.05)
+
+
+def test_the_document_is_strict_json(config, need_file):
+    for options in ({"need": need_file(100)}, {}):
+        document = advice_document(advise(situation(config=config, **options)))
+        read = json.loads(json.dumps(document, allow_nan=False))
+        assert read["format"] == "rankwise-advice/1"
+        assert {one["confidence"] for one in read["suggestions"]} <= {
+            "theorem", "our derivation", "heuristic", "measurement"
+        }  # fmt: skip
+
+
+def test_layers_of_several_windows_are_counted_each_by_its_own(saved, tmp_path):
+    """One of the two sees 16 tokens back, the other everything."""
+    file = tmp_path / "audit.json"
+    report = audit_weights(open_model(saved("gemma3")))
+    report = replace(report, layers=(report.layers[0], replace(report.layers[1], mask="causal", window=None)))
+    report.write(file)
+    assert [(one.mask, one.window) for one in report.layers] == [("window", 16), ("causal", None)]
+    of = situation(audit=file, context=1000)
+    assert (of.mask, of.window, of.windows, of.qk_norm) == ("causal", None, (16, None), True)
+    found = advise(of)
+    numbers = 2 * (8 + 8)
+    assert found.costs.kv_bytes == 2 * numbers * (16 + 1000)
+    assert found.costs.flops_per_token == 2 * 2 * of.shape.stored_parameters + 2 * 6 * (8 + 8) * (16 + 1000)
+    assert any("1 of 2 layers see a window only (of 16 tokens)" in warning for warning in found.warnings)
+    assert found.plateau == saturation_dim(1000, mask="causal", keys="unit")
+    assert situation(audit=file, context=1000, mask="window").reach == 16
+    assert situation(audit=file, context=1000, mask="causal").reach == 1000
+
+    half = replace(report, layers=(report.layers[0], replace(report.layers[1], qk_norm=False, rank=9)))
+    half.write(file)
+    said = " ".join(advise(situation(audit=file, context=1000)).warnings)
+    assert "no QK-norm, which 1 of 2 layers have (--qk-norm)" in said
+    assert "1 of 2 layers have another shape" in said
+    assert advise(situation(audit=file, context=1000)).costs.kv_bytes is None
+
+
+@pytest.mark.parametrize("name", ["whisper", "t5"])
+def test_encoder_decoder_models_are_counted_by_their_decoder(saved, tmp_path, name):
+    """As their config is: one layer of the encoder and two of cross-attention keep nothing of what is generated."""
+    folder, file = saved(name), tmp_path / "audit.json"
+    audit_weights(open_model(folder)).write(file)
+    of = situation(audit=file, context=64)
+    assert (of.mask, of.shape.layers, of.shape.cached_layers) == ("causal", 2, 2)
+    used = {"context": 64, "reach": None, "dtype": "bfloat16"}
+    assert costs(of.shape, **used) == costs(situation(config=folder, audit=file).shape, **used)
+    assert any("self-attention is counted, 2 of 5 attention layers" in warning for warning in advise(of).warnings)
+
+
+def test_latent_attention_costs_the_same_by_audit_and_by_config(saved, tmp_path):
+    """The cache holds the latent, not the keys and values of every head; an older audit does not know its size."""
+    folder, file = saved("deepseek-v3"), tmp_path / "audit.json"
+    audit_weights(open_model(folder)).write(file)
+    by_audit, by_config = situation(audit=file), situation(config=folder)
+    assert by_audit.shape.latent == by_config.shape.latent == LatentShape(keyvalue=14, rope=4, query=18)
+    used = {"context": 64, "reach": None, "dtype": "bfloat16"}
+    assert costs(by_audit.shape, **used) == costs(by_config.shape, **used)
+    older = json.loads(file.read_text())
+    for layer in older["layers"]:
+        del layer["latent"]
+    file.write_text(json.dumps(older))
+    assert situation(audit=file, config=folder).shape == by_config.shape
+    with pytest.raises(InvalidInputError, match="add --config FILE or audit the model again"):
+        situation(audit=file)
+    older["layers"][0]["latent"] = {"keyvalue": "14", "rope": 4, "query": None}
+    file.write_text(json.dumps(older))
+    with pytest.raises(InvalidInputError, match=r"latent\.keyvalue: expected a whole number"):
+        situation(audit=file)

@@ -1,0 +1,96 @@
+"""Token ids and texts as pieces of one length."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankwise.errors import InvalidInputError
+from rankwise.models.running.texts import text_sequences, texts_a_pass, token_sequences
+
+
+class Words:
+    """Every word is a token, its length the id; 1 and 2 enclose a piece."""
+
+    is_fast = True
+
+    def __call__(self, text, *, truncation, max_length, return_overflowing_tokens, verbose):
+        ids, inner = [len(word) for word in text.split()], max_length - 2
+        return {"input_ids": [[1, *ids[at : at + inner], 2] for at in range(0, len(ids), inner)] or [[1, 2]]}
+
+
+def written(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    return tmp_path / name
+
+
+def test_pieces_are_whole_and_taken_from_files_in_turn(tmp_path):
+    first = written(tmp_path, "a.txt", "a " * 7)
+    second = written(tmp_path, "b.txt", "bbb " * 6)
+    pieces = text_sequences([first, second], Words(), length=5)
+    assert pieces.tolist() == [[1, 1, 1, 1, 2], [1, 3, 3, 3, 2]] * 2
+    assert len(text_sequences([first, second], Words(), length=5, limit=3)) == 3
+
+
+def test_tokenizers_written_in_python_give_every_piece_too(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    file, tokenizer = written(tmp_path, "a.txt", "abcdefghij" * 5), transformers.ByT5Tokenizer()
+    pieces = text_sequences([file], tokenizer, length=16)
+    assert pieces.shape == (3, 16)
+    assert "".join(tokenizer.batch_decode(pieces, skip_special_tokens=True)) == ("abcdefghij" * 5)[:45]
+    assert pieces[:, -1].tolist() == [tokenizer.eos_token_id] * 3
+    with pytest.raises(InvalidInputError, match="expected at least 64 tokens, got 51"):
+        text_sequences([file], tokenizer, length=64)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [("short", "choose --length 3"), ("\udcff", "UTF-8")], ids=["short", "bytes"]
+)
+def test_texts_that_cannot_be_used_say_why(tmp_path, content, said):
+    path = tmp_path / "t.txt"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(InvalidInputError, match=said):
+        text_sequences([path], Words(), length=8)
+
+
+def test_a_model_without_a_tokenizer_points_to_tokens(tmp_path):
+    with pytest.raises(InvalidInputError, match="--tokens"):
+        text_sequences([written(tmp_path, "a.txt", "a")], None, length=4)
+
+
+@given(rows=st.lists(st.lists(st.integers(0, 9), min_size=4, max_size=4), min_size=1, max_size=5))
+def test_ids_come_back_from_json_and_npy(tmp_path_factory, rows):
+    folder = tmp_path_factory.mktemp("ids")
+    np.save(folder / "ids.npy", np.array(rows))
+    (folder / "ids.json").write_text(json.dumps(rows))
+    for name in ("ids.npy", "ids.json"):
+        assert torch.equal(token_sequences(folder / name, vocabulary=10), torch.tensor(rows))
+
+
+def test_one_long_list_is_cut(tmp_path):
+    path = written(tmp_path, "ids.json", json.dumps(list(range(10))))
+    assert token_sequences(path, vocabulary=10, length=4).tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("[[1,2],[3]]", "one length"), ("[1, 99]", "vocabulary"), ("[-1, 2]", "vocabulary"), ('["a", "b"]', "integer ids"),
+     ("{}", "list"), ("nonsense", "JSON or .npy"), ("[1.5, 2]", "integer ids"), ("[[1]]", "at least two")],
+)  # fmt: skip
+def test_ids_that_cannot_be_meant_are_refused(tmp_path, content, said):
+    with pytest.raises(InvalidInputError, match=said):
+        token_sequences(written(tmp_path, "ids.json", content), vocabulary=10)
+
+
+def test_pickled_arrays_are_not_opened(tmp_path):
+    np.save(tmp_path / "ids.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(InvalidInputError, match="npy"):
+        token_sequences(tmp_path / "ids.npy", vocabulary=10)
+
+
+def test_a_pass_takes_as_many_texts_as_memory_allows():
+    assert [texts_a_pass(numbers) for numbers in (1, 2**24, 2**25, 2**27, 2**30)] == [8, 8, 4, 1, 1]
+    assert texts_a_pass(2**30, least=2) == 2
