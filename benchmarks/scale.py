@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks import ray_runs
 from rankwise.recipes import figure1
-from rankwise.spec import RunSpec, TaskSpec, heads_for_budget
+from rankwise.spec import NeighborSpec, RunSpec, heads_for_budget
 from rankwise.sweep.cost import Rate, run_calls, run_flops, run_scores, run_seconds
 from rankwise.sweep.progress import duration
 from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity, paper
@@ -30,7 +30,7 @@ SEEDS = range(5)
 STUDY_RUNS = 100_000
 CHECKPOINT_SECONDS = 30.0
 PRICE = 0.04  # dollars a core and hour, an assumption: what clouds ask for a shared core
-_SMALL, _LARGE = (TaskSpec(name="farthest", dim=dim, points=points) for dim, points in ((16, 8), (64, 16)))
+_SMALL, _LARGE = (NeighborSpec(name="farthest", dim=dim, points=points) for dim, points in ((16, 8), (64, 16)))
 MEASURED = (
     capacity(Cell(task=_SMALL, layers=1, heads=1, rank=16, sequences=96_000)),
     capacity(Cell(task=_SMALL, layers=3, heads=8, rank=8, sequences=128_000)),

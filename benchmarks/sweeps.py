@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rankwise.spec import Axis, ModelSpec, OptimSpec, RunSpec, SweepSpec, TaskSpec
+from rankwise.spec import Axis, ModelSpec, NeighborSpec, OptimSpec, RunSpec, SweepSpec
 from rankwise.sweep.engines.local import LocalEngine
 from rankwise.sweep.plan import plan_sweep
 from rankwise.sweep.results import result_table, to_csv
@@ -31,7 +31,7 @@ def nothing(spec: Mapping[str, Any], context: object) -> dict[str, Any]:
 def sweep_of_nothing(runs: int) -> SweepSpec:
     """As many specs of the paper's size, for runs that do not train them."""
     run = RunSpec(
-        task=TaskSpec(name="nearest", dim=64, points=16),
+        task=NeighborSpec(name="nearest", dim=64, points=16),
         model=ModelSpec(dim=64, heads=8, rank=8, feedforward=2048),
         optim=OptimSpec(lr=0.01, steps=100_000, batch=256),
     )

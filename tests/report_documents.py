@@ -2,6 +2,10 @@
 
 from rankwise.audit.report import (
     AtDistance,
+    AttentionBaseline,
+    AttentionOfHead,
+    AttentionOfLayer,
+    AttentionReport,
     AuditReport,
     Baseline,
     GroupReport,
@@ -49,24 +53,24 @@ def audit_report(layers=3, heads=4, rank=8, dim=32, model="<i>model</i>"):
         )  # fmt: skip
 
     def attention(layer):
-        baseline = {"barrier": 8.5, "barrier_without_sink": 8.0, "random_head": 7.0, "uniform_entropy": 1.9}
+        baseline = AttentionBaseline(barrier=8.5, barrier_without_sink=8.0, random_head=7.0, uniform_entropy=1.9)
         means = [{"hardmax_rank": 3.0 + head, "effective_rank": 2.0, "sink_share": 0.1 * head} for head in range(heads)]
-        return {
-            "index": layer, "name": f"h.{layer}", "mask": "causal", "window": None, "cross_attention": False,
-            "queries": 16, "keys": 16, "head_dim": rank, "baseline": baseline, "remark": None,
-            "heads": [
-                {"head": head, "key_head": head, "fixed_share": 0.5, "mean": mean, "spread": dict.fromkeys(mean, 0.1)}
+        return AttentionOfLayer(
+            index=layer, name=f"h.{layer}", mask="causal", window=None, cross_attention=False,
+            queries=16, keys=16, head_dim=rank, baseline=baseline, remark=None,
+            heads=tuple(
+                AttentionOfHead(head=head, key_head=head, fixed_share=0.5, mean=mean, spread=dict.fromkeys(mean, 0.1))
                 for head, mean in enumerate(means)
-            ],
-        }  # fmt: skip
+            ),
+        )  # fmt: skip
 
     return AuditReport(
         model=model, architecture="gpt2", file_format="safetensors", storage={"F32": 12},
         layers=tuple(layer_report(layer) for layer in range(layers)),
         not_audited=(NotAudited(what="a part", reason="a reason"),), notes=("a note",),
-        attention={
-            "texts": 2, "tokens": 16, "source": ["a.txt"], "layers": [attention(layer) for layer in range(layers)],
-        },
+        attention=AttentionReport(
+            texts=2, tokens=16, source=("a.txt",), layers=tuple(attention(layer) for layer in range(layers)),
+        ),
     )  # fmt: skip
 
 
@@ -95,7 +99,8 @@ def need_document(dim=32):
             "isotropic": [{"rank": r, "error": 1 - r / 40, "standard_error": 0.01, "bound": 0.4 / r} for r in ranks],
         }  # fmt: skip
 
-    settings = {"target": 0.1, "context": 16, "similarity": "cosine", "heads": 1, "steps": 0, "seed": 0}
+    settings = {"target": 0.1, "context": 16, "similarity": "cosine", "heads": 1, "steps": 0, "seed": 0,
+                "bootstrap": 200, "confidence": 0.95}  # fmt: skip
     return {
         "format": "rankwise-need/1", "rankwise": "0.1.0", "source": {"kind": "vectors"}, "settings": settings,
         "measurements": [measurement("keys.npy", 9), measurement("<u>other</u>.npy", 12)],

@@ -4,7 +4,7 @@ import json
 import random
 from dataclasses import replace
 
-from rankwise.spec import ModelSpec, OptimSpec, RunSpec, TaskSpec, plain
+from rankwise.spec import ModelSpec, NeighborSpec, OptimSpec, RunSpec, plain
 from rankwise.sweep.store import open_store
 
 VERSIONS = {"rankwise": "0.1.0", "torch": "2.13.0"}
@@ -14,7 +14,7 @@ HOSTILE = ("</script><script>document.title='owned'</script>", "<img src=x onerr
 
 def trade_off_runs(*, dim=8, seeds=2, layers=(1, 3), protocols=("capacity",)):
     """Figure 1 in small: three budgets, all ranks that divide dim."""
-    task = TaskSpec(name="farthest", dim=dim, points=4)
+    task = NeighborSpec(name="farthest", dim=dim, points=4)
     return [
         RunSpec(
             task=task,
@@ -34,7 +34,7 @@ def trade_off_runs(*, dim=8, seeds=2, layers=(1, 3), protocols=("capacity",)):
 def theorem_runs(*, dim=8):
     """Bare softmax heads on two orthogonal points."""
     bare = ModelSpec(dim=dim, heads=1, rank=1, norm="none", residual="none", bias=False, value_rank=dim)
-    task = TaskSpec(name="nearest", dim=dim, points=2, distribution="orthogonal")
+    task = NeighborSpec(name="nearest", dim=dim, points=2, distribution="orthogonal")
     optim = OptimSpec(lr=0.01, steps=100, batch=16)
     return [
         RunSpec(task=task, model=replace(bare, heads=heads, rank=rank), optim=optim, protocol="capacity")

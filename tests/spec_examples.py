@@ -2,13 +2,13 @@
 
 from hypothesis import strategies as st
 
-from rankwise.spec import Axis, LrMultipliers, ModelSpec, OptimSpec, RunSpec, SweepSpec, TaskSpec
+from rankwise.spec import Axis, LrMultipliers, ModelSpec, NeighborSpec, OptimSpec, RunSpec, SweepSpec
 
 
 def small_run(**fields):
     """A complete run; keyword arguments replace whole fields."""
     whole = {
-        "task": TaskSpec(name="nearest", dim=8, points=4),
+        "task": NeighborSpec(name="nearest", dim=8, points=4),
         "model": ModelSpec(dim=8, heads=2, rank=4),
         "optim": OptimSpec(lr=0.01, steps=20, batch=16),
     }
@@ -37,12 +37,12 @@ def tasks(draw, dim):
     if name == "biased":
         biases = draw(st.lists(st.floats(-10, 10), min_size=1, max_size=4))
         coefficients = draw(st.lists(st.floats(-10, 10), min_size=len(biases), max_size=len(biases)))
-        return TaskSpec(
+        return NeighborSpec(
             name=name, dim=dim, points=2, distribution="orthogonal", biases=biases, coefficients=coefficients
         )
     shapes = ["uniform", "power_law"] + (["orthogonal"] if name == "nearest" else [])
     distribution = draw(st.sampled_from(shapes))
-    return TaskSpec(
+    return NeighborSpec(
         name=name,
         dim=dim,
         points=draw(st.integers(2, dim if distribution == "orthogonal" else 300)),

@@ -2,7 +2,7 @@
 
 import torch
 
-from rankwise.spec import LrMultipliers, ModelSpec, OptimSpec, RunSpec, TaskSpec
+from rankwise.spec import LrMultipliers, ModelSpec, NeighborSpec, OptimSpec, RunSpec
 from rankwise.train.loop import Training
 
 
@@ -23,7 +23,7 @@ def thirty_steps(optimizer="muon", **fields):
         weight_decay=0.1,
     )
     model = ModelSpec(dim=6, heads=2, rank=3, feedforward=8, temperature="learned", residual="learned")
-    whole = {"task": TaskSpec(name="farthest", dim=6, points=4), "model": model, "optim": optim}
+    whole = {"task": NeighborSpec(name="farthest", dim=6, points=4), "model": model, "optim": optim}
     return RunSpec(**whole | fields)
 
 

@@ -9,12 +9,15 @@ from rankwise.advise.advice import advice_document, advise, costs_of
 from rankwise.advise.costs import costs, flash_tile, rounded_up, roundings
 from rankwise.advise.inputs import situation
 from rankwise.audit.audit import audit_weights
+from rankwise.audit.report import read_report
 from rankwise.errors import InvalidInputError
 from rankwise.models.files.source import open_model
+from rankwise.need.document import read_need
 from rankwise.shapes import ModelShape
 from rankwise.shapes.shape import LatentShape
 from rankwise.theory.bounds import rank_required
 from rankwise.theory.saturation import saturation_dim
+from report_documents import need_document
 
 CONFIG = {"hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2,
           "intermediate_size": 2048, "max_position_embeddings": 4096, "model_type": "tiny"}  # fmt: skip
@@ -29,12 +32,13 @@ def config(tmp_path):
 @pytest.fixture
 def need_file(tmp_path):
     def write(need, low=None, high=None, dim=512, **changes):
-        one = {"name": "keys.npy", "dim": dim, "need": need, "need_low": low or need, "need_high": high or need,
-               "context": 16, "participation_ratio": {"keys": 33.0}}  # fmt: skip
-        document = {"format": "rankwise-need/1", "settings": {"target": 0.1}, "measurements": [one]} | changes
+        document = need_document(dim) | changes
+        if "measurements" not in changes:
+            own = {"need": need, "need_low": low or need, "need_high": high or need}
+            document["measurements"] = [document["measurements"][0] | own]
         path = tmp_path / "need.json"
         path.write_text(json.dumps(document))
-        return path
+        return read_need(path)
 
     return write
 
@@ -77,7 +81,7 @@ def test_too_much_rank_is_answered_with_less(config, need_file):
 def test_no_command_is_recommended_that_refuses_the_model(saved, need_file, tmp_path, name, reason):
     file = tmp_path / "audit.json"
     audit_weights(open_model(saved(name))).write(file)
-    of = situation(audit=file)
+    of = situation(audit=read_report(file))
     narrow = replace(of, audit=replace(of.audit, energy_90=1, energy_90_random=5))
     assert not any("rankwise reduce" in one.what for one in advise(narrow).suggestions)
     ordinary = replace(narrow, qk_norm=False, shape=replace(of.shape, latent=None))
@@ -153,15 +157,15 @@ def test_mistakes_are_named(options, message):
 
 
 def test_need_files_that_do_not_fit_are_refused(config, need_file):
-    for path, message in [
+    for need, message in [
         (lambda: need_file(5, dim=64), "dimension 512, got vectors of 64"),
-        (lambda: need_file(5, format="x"), "expected a file of `rankwise need"),
+        (lambda: need_file(5, format="x"), "expected 'rankwise-need/1'"),
         (lambda: need_file(5, measurements=[]), "at least one"),
         (lambda: need_file(600), "need_high <= dim"),
         (lambda: need_file(5, settings=3), "settings"),
     ]:
         with pytest.raises(ValueError, match=message):
-            situation(config=config, need=path())
+            situation(config=config, need=need())
     with pytest.raises(ValueError, match=r"measured for 0\.1, got 0\.05"):
         situation(config=config, need=need_file(5), target=0.05)
 
@@ -183,7 +187,7 @@ def test_layers_of_several_windows_are_counted_each_by_its_own(saved, tmp_path):
     report = replace(report, layers=(report.layers[0], replace(report.layers[1], mask="causal", window=None)))
     report.write(file)
     assert [(one.mask, one.window) for one in report.layers] == [("window", 16), ("causal", None)]
-    of = situation(audit=file, context=1000)
+    of = situation(audit=read_report(file), context=1000)
     assert (of.mask, of.window, of.windows, of.qk_norm) == ("causal", None, (16, None), True)
     found = advise(of)
     numbers = 2 * (8 + 8)
@@ -191,15 +195,15 @@ def test_layers_of_several_windows_are_counted_each_by_its_own(saved, tmp_path):
     assert found.costs.flops_per_token == 2 * 2 * of.shape.stored_parameters + 2 * 6 * (8 + 8) * (16 + 1000)
     assert any("1 of 2 layers see a window only (of 16 tokens)" in warning for warning in found.warnings)
     assert found.plateau == saturation_dim(1000, mask="causal", keys="unit")
-    assert situation(audit=file, context=1000, mask="window").reach == 16
-    assert situation(audit=file, context=1000, mask="causal").reach == 1000
+    assert situation(audit=read_report(file), context=1000, mask="window").reach == 16
+    assert situation(audit=read_report(file), context=1000, mask="causal").reach == 1000
 
     half = replace(report, layers=(report.layers[0], replace(report.layers[1], qk_norm=False, rank=9)))
     half.write(file)
-    said = " ".join(advise(situation(audit=file, context=1000)).warnings)
+    said = " ".join(advise(situation(audit=read_report(file), context=1000)).warnings)
     assert "no QK-norm, which 1 of 2 layers have (--qk-norm)" in said
     assert "1 of 2 layers have another shape" in said
-    assert advise(situation(audit=file, context=1000)).costs.kv_bytes is None
+    assert advise(situation(audit=read_report(file), context=1000)).costs.kv_bytes is None
 
 
 @pytest.mark.parametrize("name", ["whisper", "t5"])
@@ -207,10 +211,10 @@ def test_encoder_decoder_models_are_counted_by_their_decoder(saved, tmp_path, na
     """As their config is: one layer of the encoder and two of cross-attention keep nothing of what is generated."""
     folder, file = saved(name), tmp_path / "audit.json"
     audit_weights(open_model(folder)).write(file)
-    of = situation(audit=file, context=64)
+    of = situation(audit=read_report(file), context=64)
     assert (of.mask, of.shape.layers, of.shape.cached_layers) == ("causal", 2, 2)
     used = {"context": 64, "reach": None, "dtype": "bfloat16"}
-    assert costs(of.shape, **used) == costs(situation(config=folder, audit=file).shape, **used)
+    assert costs(of.shape, **used) == costs(situation(config=folder, audit=read_report(file)).shape, **used)
     assert any("self-attention is counted, 2 of 5 attention layers" in warning for warning in advise(of).warnings)
 
 
@@ -218,7 +222,7 @@ def test_latent_attention_costs_the_same_by_audit_and_by_config(saved, tmp_path)
     """The cache holds the latent, not the keys and values of every head; an older audit does not know its size."""
     folder, file = saved("deepseek-v3"), tmp_path / "audit.json"
     audit_weights(open_model(folder)).write(file)
-    by_audit, by_config = situation(audit=file), situation(config=folder)
+    by_audit, by_config = situation(audit=read_report(file)), situation(config=folder)
     assert by_audit.shape.latent == by_config.shape.latent == LatentShape(keyvalue=14, rope=4, query=18)
     used = {"context": 64, "reach": None, "dtype": "bfloat16"}
     assert costs(by_audit.shape, **used) == costs(by_config.shape, **used)
@@ -226,10 +230,10 @@ def test_latent_attention_costs_the_same_by_audit_and_by_config(saved, tmp_path)
     for layer in older["layers"]:
         del layer["latent"]
     file.write_text(json.dumps(older))
-    assert situation(audit=file, config=folder).shape == by_config.shape
+    assert situation(audit=read_report(file), config=folder).shape == by_config.shape
     with pytest.raises(InvalidInputError, match="add --config FILE or audit the model again"):
-        situation(audit=file)
+        situation(audit=read_report(file))
     older["layers"][0]["latent"] = {"keyvalue": "14", "rope": 4, "query": None}
     file.write_text(json.dumps(older))
     with pytest.raises(InvalidInputError, match=r"latent\.keyvalue: expected a whole number"):
-        situation(audit=file)
+        situation(audit=read_report(file))

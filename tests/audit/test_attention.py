@@ -1,7 +1,5 @@
 """Ranks of attention on texts: by definition, beside the mask's baseline, pattern apart from content."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +8,7 @@ from rankwise.audit.attention import (
     LayerAttention,
     _measure,
     _Pattern,
-    attention_document,
+    attention_report,
     measure_attention,
 )
 from rankwise.audit.mask_baseline import SeenMask
@@ -127,31 +125,30 @@ def test_every_layer_gets_the_baseline_of_its_mask(name, kinds):
     layers = measure_attention(running, tokens(texts=10), progress=lambda *step: steps.append(step))
     assert [one.mask.kind for one in layers] == kinds
     assert steps == [(1, 4), (2, 4), (3, 4), (4, 4)]  # ten texts go through two layers in two passes
-    document = attention_document(layers, texts=10, source=["a"])
-    json.dumps(document, allow_nan=False)
-    for kind, entry in zip(kinds, document["layers"], strict=True):
+    report = attention_report(layers, texts=10, source=["a"])
+    for kind, entry in zip(kinds, report.layers, strict=True):
         barriers = {"full": 12 * (1 - (11 / 12) ** 12), "causal": 6.5}
-        assert entry["baseline"]["barrier"] == pytest.approx(barriers.get(kind, entry["baseline"]["barrier"]))
-        assert (entry["window"] is not None) == (kind == "window")
+        assert entry.baseline.barrier == pytest.approx(barriers.get(kind, entry.baseline.barrier))
+        assert (entry.window is not None) == (kind == "window")
         without = {"full": 11 * (1 - (10 / 11) ** 12), "causal": 6.0}
-        expected = without.get(kind, entry["baseline"]["barrier_without_sink"])
-        assert entry["baseline"]["barrier_without_sink"] == pytest.approx(expected)
-        for head in entry["heads"]:
-            assert 1 <= head["mean"]["hardmax_rank"] <= 12
-            assert head["spread"]["hardmax_rank"] >= 0
-            assert 0 <= head["fixed_share"] <= 1
+        expected = without.get(kind, entry.baseline.barrier_without_sink)
+        assert entry.baseline.barrier_without_sink == pytest.approx(expected)
+        for head in entry.heads:
+            assert 1 <= head.mean["hardmax_rank"] <= 12
+            assert head.spread["hardmax_rank"] >= 0
+            assert 0 <= head.fixed_share <= 1
 
 
 def test_heads_of_one_coordinate_are_measured_too():
     running = running_from(tiny_model("gpt2", n_embd=8, n_head=8), objective="causal")
-    document = attention_document(measure_attention(running, tokens()), texts=3, source=["drawn"])
-    assert document["layers"][0]["head_dim"] == 1
-    assert document["layers"][0]["baseline"]["random_head"] is None
+    document = attention_report(measure_attention(running, tokens()), texts=3, source=["drawn"])
+    assert document.layers[0].head_dim == 1
+    assert document.layers[0].baseline.random_head is None
 
 
 def test_heads_that_share_keys_are_told_and_random_ones_lie_at_the_baseline():
     model = tiny_model("llama", hidden_size=96, num_attention_heads=12, num_key_value_heads=4, head_dim=64, seed=3)
     running = running_from(model, objective="embedding")
     layers = measure_attention(running, tokens(texts=6, length=48, vocabulary=50))
-    heads = attention_document(layers, texts=6, source=[])["layers"][0]["heads"]
-    assert [head["key_head"] for head in heads] == [h // 3 for h in range(12)]
+    heads = attention_report(layers, texts=6, source=[]).layers[0].heads
+    assert [head.key_head for head in heads] == [h // 3 for h in range(12)]

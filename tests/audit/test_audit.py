@@ -101,7 +101,7 @@ def test_a_file_that_is_no_report(content, tmp_path):
     (tmp_path / "x.json").write_text(content)
     with pytest.raises(InvalidInputError, match=r"x\.json: "):
         read_report(tmp_path / "x.json")
-    with pytest.raises(InvalidInputError, match="readable"):
+    with pytest.raises(InvalidInputError, match="no such file"):
         read_report(tmp_path / "nothing.json")
 
 

@@ -33,7 +33,7 @@ def test_json_figure_and_advice_from_it(capsys, tmp_path, keys):
     assert figure.read_bytes().startswith(b"\x89PNG")
     saved = tmp_path / "need.json"
     saved.write_text(captured.out)
-    assert read_need(saved).rank == one["need"]
+    assert read_need(saved).most_demanding.need == one["need"]
     assert main(["advise", "--need", str(saved), "--heads", "2"]) == 0
     assert "need, measured" in capsys.readouterr().out
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rankwise.cli import main
-from rankwise.spec import Axis, SweepSpec, TaskSpec, VectorFile, to_toml
+from rankwise.spec import Axis, NeighborSpec, SweepSpec, VectorFile, to_toml
 from rankwise.sweep import session
 from spec_examples import seeds_sweep, small_run
 
@@ -108,7 +108,9 @@ def test_only_what_can_be_retried_is_told_to_be(rankwise, three, tmp_path):
 
 def test_missing_vectors_are_refused_before_anything_is_trained(rankwise, tmp_path):
     np.save("v.npy", np.eye(8))
-    task = TaskSpec(name="farthest", dim=8, points=4, distribution="rows", vectors_from=VectorFile.of(Path("v.npy")))
+    task = NeighborSpec(
+        name="farthest", dim=8, points=4, distribution="rows", vectors_from=VectorFile.of(Path("v.npy"))
+    )
     (tmp_path / "v.toml").write_text(to_toml(SweepSpec(name="v", base=small_run(task=task))))
     vectors = Path("v.npy").rename("moved.npy")
     code, out, err = rankwise("sweep", "v.toml")

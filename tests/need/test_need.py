@@ -1,6 +1,5 @@
 """The need: about k for data of dimension k, the worst case for isotropic data, learning where the SVD falls short."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -10,10 +9,11 @@ from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
 from rankwise.need.curves import rank_grid, smallest_rank
-from rankwise.need.document import need_document, read_need
+from rankwise.need.document import NeedSource, read_need
 from rankwise.need.forms import Form, balanced_form, intrinsic_dimension, moments, pca_form
 from rankwise.need.isotropic import isotropic_error, isotropic_need
 from rankwise.need.measurement import NeedSettings, measure_need
+from rankwise.need.report import need_report
 from rankwise.need.retrieval import Pool, draw_contexts, retrieve
 from rankwise.need.training import Trainer
 
@@ -124,10 +124,10 @@ def test_dot_takes_lengths_into_account():
 
 
 def test_a_need_of_equal_keys_is_read_back(tmp_path):
-    document = need_document([measure_need(torch.ones(40, 4), settings=QUICK)], {"kind": "drawn"})
-    assert document["measurements"][0]["participation_ratio"]["keys"] == 0
-    (tmp_path / "need.json").write_text(json.dumps(document, allow_nan=False))
-    assert read_need(tmp_path / "need.json").participation_ratio == 0
+    report = need_report([measure_need(torch.ones(40, 4), settings=QUICK)], NeedSource(kind="drawn"))
+    assert report.most_demanding.participation_ratio.keys == 0
+    report.write(tmp_path / "need.json")
+    assert read_need(tmp_path / "need.json") == report
 
 
 def test_equal_keys_count_as_one_answer():

@@ -3,7 +3,7 @@ import pytest
 
 from rankwise.errors import InvalidInputError
 from rankwise.recipes.anisotropic import FIGURE, PRESETS, describe_data, needed_rank
-from rankwise.spec import TaskSpec
+from rankwise.spec import NeighborSpec
 from recipe_rows import points_from
 
 
@@ -46,9 +46,11 @@ def test_a_file_that_cannot_be_drawn_from_is_refused_before_training(tmp_path):
 
 
 def test_the_data_is_described_by_its_covariance(file):
-    uniform, linear = describe_data(TaskSpec(name="farthest", dim=16, points=8))
+    uniform, linear = describe_data(NeighborSpec(name="farthest", dim=16, points=8))
     assert uniform == pytest.approx(16, rel=0.01)
-    falling, easier = describe_data(TaskSpec(name="farthest", dim=16, points=8, distribution="power_law", alpha=1.0))
+    falling, easier = describe_data(
+        NeighborSpec(name="farthest", dim=16, points=8, distribution="power_law", alpha=1.0)
+    )
     assert 1 < falling < 12
     assert easier < linear
     run = next(run for run in FIGURE.sweep("smoke", vectors=file).expand() if run.task.distribution == "rows")

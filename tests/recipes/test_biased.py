@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from rankwise.recipes.biased import FIGURE, PRESETS, margin_deviation
-from rankwise.train.build import build_model, build_task
+from rankwise.tasks import build_task
+from rankwise.train.build import build_model
 from recipe_rows import points_from, rows_of
 
 

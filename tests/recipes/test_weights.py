@@ -6,7 +6,7 @@ import torch
 from rankwise.errors import StorageError
 from rankwise.nn.constructions import exact_farthest
 from rankwise.recipes.weights import error_of, trained_model
-from rankwise.spec import OptimSpec, TaskSpec
+from rankwise.spec import NeighborSpec, OptimSpec
 from rankwise.tasks import FarthestNeighbor
 from rankwise.train.loop import Training
 from recipe_rows import trained_here
@@ -17,7 +17,7 @@ FEW = OptimSpec(lr=0.01, steps=3, batch=4, validation_batches=1, validation_batc
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    run = small_run(optim=FEW, task=TaskSpec(name="farthest", dim=8, points=4))
+    run = small_run(optim=FEW, task=NeighborSpec(name="farthest", dim=8, points=4))
     return trained_here(run, tmp_path_factory.mktemp("store"), steps=3)
 
 

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from rankwise.need.document import read_need
 from rankwise.report.need import draw_need
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -10,8 +11,8 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 @pytest.mark.parametrize("name", ["need-glove.json", "need-minilm.json"])
 def test_the_kept_results_draw(name):
+    left, right = draw_need(read_need(RESULTS / name)).axes
     document = json.loads((RESULTS / name).read_text())
-    left, right = draw_need(document).axes
     drawn = {line.get_label(): line for line in left.get_lines()}
     first = document["measurements"][0]
     isotropic = [point["error"] for point in first["isotropic"]]

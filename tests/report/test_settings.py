@@ -5,13 +5,16 @@ import pytest
 
 from rankwise.report.headline import best, is_below, refutations, trade_offs
 from rankwise.report.settings import Cell, finite, settings_of
-from rankwise.spec import InContextSpec, MatchSpec, TaskSpec, TextSpec, VectorFile, plain
+from rankwise.spec import InContextSpec, MatchSpec, ModelSpec, NeighborSpec, TextSpec, VectorFile
 from rankwise.theory.bounds import error_lower_bound
 from report_stores import result_of, theorem_runs, trade_off_runs
+from spec_examples import small_run
+
+CAUSAL = ModelSpec(dim=8, heads=2, rank=4, causal=True)
 
 
 def settings_from(runs):
-    return settings_of([plain(run) for run in runs], [result_of(run) for run in runs])
+    return settings_of(runs, [result_of(run) for run in runs])
 
 
 def test_cells_average_seeds_and_nothing_else():
@@ -60,14 +63,14 @@ def test_the_bound_is_there_only_in_the_theorems_setting():
 
 def test_every_setting_has_a_title_of_its_own():
     run = trade_off_runs(seeds=1)[0]
-    laws = [TaskSpec(name="farthest", dim=8, points=4, distribution="power_law", alpha=alpha) for alpha in (0.5, 2)]
+    laws = [NeighborSpec(name="farthest", dim=8, points=4, distribution="power_law", alpha=alpha) for alpha in (0.5, 2)]
     files = [("a/keys.npy", None), ("b/two.safetensors", "left"), ("b/two.safetensors", "right")]
     laws += [
-        TaskSpec(name="farthest", dim=8, points=4, distribution="rows",
+        NeighborSpec(name="farthest", dim=8, points=4, distribution="rows",
                  vectors_from=VectorFile(sha256=f"{at}" * 64, path=path, tensor=tensor))
         for at, (path, tensor) in enumerate(files)
     ]  # fmt: skip
-    laws += [TaskSpec(name="nearest", dim=8, points=4, queries=queries) for queries in (1, 3)]
+    laws += [NeighborSpec(name="nearest", dim=8, points=4, queries=queries) for queries in (1, 3)]
     bare = theorem_runs()[0]
     whole = replace(bare, model=replace(bare.model, residual="plain"))
     settings = settings_from([*(replace(run, task=law) for law in laws), bare, whole])
@@ -98,9 +101,9 @@ def test_runs_without_a_finite_error_belong_to_no_cell():
     runs = trade_off_runs(seeds=1)
     results = [result_of(run) for run in runs]
     results[0], results[1] = None, {"error": "nan"}
-    (setting,) = settings_of([plain(run) for run in runs], results)
+    (setting,) = settings_of(runs, results)
     assert sum(len(cell.runs) for cell in setting.cells) == len(runs) - 2
-    assert settings_of([{"model": {}}], [{"error": 1.0}]) == []
+    assert settings_of([None], [{"error": 1.0}]) == [], "of a version that cannot be read"
     assert [finite(value) for value in (1, True, math.inf, "1", None)] == [1.0, None, None, None, None]
 
 
@@ -131,7 +134,7 @@ def test_errors_of_0_take_part_in_the_trade_off(half, full, value):
     budgets = (16, 32)
     runs = [run for run in trade_off_runs(seeds=1, layers=(1,)) if run.model.heads * run.model.rank in budgets]
     errors = [(full if run.model.rank == 8 else half)[budgets.index(run.model.heads * run.model.rank)] for run in runs]
-    (setting,) = settings_of([plain(run) for run in runs], [{"error": error} for error in errors])
+    (setting,) = settings_of(runs, [{"error": error} for error in errors])
     (figure,) = trade_offs(setting)
     assert figure.value == value
 
@@ -139,7 +142,7 @@ def test_errors_of_0_take_part_in_the_trade_off(half, full, value):
 @pytest.mark.parametrize(
     ("task", "unit"),
     [
-        (TaskSpec(name="biased", dim=8, points=2, distribution="orthogonal", biases=(0.0,), coefficients=(1.0,)),
+        (NeighborSpec(name="biased", dim=8, points=2, distribution="orthogonal", biases=(0.0,), coefficients=(1.0,)),
          "squared error per query"),
         (MatchSpec(name="match2", points=4), "share of positions answered wrongly"),
         (InContextSpec(function="linear", dim=8, points=4), "squared error over the function's variance"),
@@ -147,16 +150,15 @@ def test_errors_of_0_take_part_in_the_trade_off(half, full, value):
     ],
 )  # fmt: skip
 def test_the_smallest_error_is_named_by_its_unit(task, unit):
-    spec = {"task": plain(task), "model": {"dim": 8, "heads": 2, "rank": 4}}
-    (setting,) = settings_of([spec], [{"error": 0.25}])
+    (setting,) = settings_of([small_run(task=task, model=CAUSAL)], [{"error": 0.25}])
     figure = best([setting])
-    assert (setting.unit, figure.value, figure.label) == (unit, "0.25", f"the least {unit}: rank 4, 2 heads")
+    assert (figure.value, figure.label) == ("0.25", f"the least {unit}: rank 4, 2 heads")
 
 
 def test_a_text_is_named_by_its_file_and_the_first_digits_of_its_content():
-    task = plain(TextSpec(context=8, sha256="0123456789abcdef" * 4, path="/far/away/poems.txt"))
-    (setting,) = settings_of([{"task": task, "model": {"dim": 8, "heads": 2, "rank": 4}}], [{"error": 0.25}])
-    assert setting.title == "Text in 8 dimensions (context 8, sha256 01234567, poems.txt)"
+    task = TextSpec(context=8, sha256="0123456789abcdef" * 4, path="/far/away/poems.txt")
+    (setting,) = settings_of([small_run(task=task, model=CAUSAL)], [{"error": 0.25}])
+    assert setting.title == "Next byte of the text poems.txt (01234567), context 8"
 
 
 def cell(error, spread, bound):

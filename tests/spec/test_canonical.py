@@ -12,9 +12,9 @@ from rankwise.spec import (
     Curriculum,
     ImagesSpec,
     InContextSpec,
+    NeighborSpec,
     RunSpec,
     SweepSpec,
-    TaskSpec,
     canonical_json,
     derived_seed,
     from_plain,
@@ -38,7 +38,7 @@ WRITTEN_OUT = """{
   "positions": 1.0, "interface": 1.0}, "steps": 20, "batch": 16, "schedule": "cosine", "warmup": 0, "epoch_steps": 100,
   "validation_batches": 16, "validation_batch": 256},
 "seed": 0, "protocol": "custom", "dtype": "float32"}"""
-CELL = Cell(task=TaskSpec(name="farthest", dim=64, points=16), heads=8, rank=8, sequences=1_280_000)
+CELL = Cell(task=NeighborSpec(name="farthest", dim=64, points=16), heads=8, rank=8, sequences=1_280_000)
 
 
 @pytest.mark.parametrize(

@@ -54,10 +54,10 @@ def test_optional_fields_default_to_none_because_files_leave_them_out():
     """A field that may be None but has another default could not be written as TOML."""
     from dataclasses import fields
 
-    from rankwise.spec import LrMultipliers, ModelSpec, OptimSpec, TaskSpec
+    from rankwise.spec import LrMultipliers, ModelSpec, NeighborSpec, OptimSpec
     from rankwise.spec.fields import kinds
 
-    for cls in (RunSpec, SweepSpec, TaskSpec, ModelSpec, OptimSpec, LrMultipliers):
+    for cls in (RunSpec, SweepSpec, NeighborSpec, ModelSpec, OptimSpec, LrMultipliers):
         for field in fields(cls):
             if type(None) in getattr(kinds(cls)[field.name], "__args__", ()):
                 assert field.default is None, f"{cls.__name__}.{field.name}"

@@ -9,10 +9,10 @@ from rankwise.spec import (
     InContextSpec,
     MatchSpec,
     ModelSpec,
+    NeighborSpec,
     OptimSpec,
     RunSpec,
     SweepSpec,
-    TaskSpec,
     parse_toml,
     to_toml,
 )
@@ -38,7 +38,7 @@ def run_with(task):
 @pytest.mark.parametrize(
     ("table", "kind"),
     [
-        ('name = "nearest"\ndim = 8\npoints = 4', TaskSpec),
+        ('name = "nearest"\ndim = 8\npoints = 4', NeighborSpec),
         ('name = "in_context"\nfunction = "tree"\ndim = 3\npoints = 5', InContextSpec),
         ('name = "match3"\npoints = 5', MatchSpec),
         ('name = "images"\nsource = "digits"\npatch = 2', ImagesSpec),
@@ -53,7 +53,7 @@ def test_the_name_tells_which_task_a_table_is(table, kind):
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        ("dim = 3", r"task\.name: missing, expected one of 'nearest'"),
+        ("dim = 3", r"task\.name: missing, expected one of "),
         ('name = "match4"\npoints = 3', r"task\.name: expected one of .*'match3'.* \(did you mean 'match"),
         ('name = "match3"\npoints = 3\ndim = 4', r"task\.dim: unknown key"),
         ('name = "match3"\npoints = true', r"task\.points: expected a whole number, got true"),
@@ -82,7 +82,7 @@ def test_models_must_be_able_to_answer():
     with pytest.raises(InvalidInputError, match=r"model\.kv_lora_rank: expected none for 'nearest'"):
         small_run(model=ModelSpec(dim=8, heads=2, rank=4, kv_lora_rank=2))
     assert small_run(
-        task=TaskSpec(name="farthest", dim=8, points=4), model=ModelSpec(dim=8, heads=2, rank=4, kv_lora_rank=2)
+        task=NeighborSpec(name="farthest", dim=8, points=4), model=ModelSpec(dim=8, heads=2, rank=4, kv_lora_rank=2)
     )
 
 

@@ -3,14 +3,14 @@ import hashlib
 import pytest
 
 from rankwise.errors import InvalidInputError
-from rankwise.spec import RunSpec, TaskSpec, VectorFile, from_plain, parse_toml, plain, to_toml
+from rankwise.spec import NeighborSpec, RunSpec, VectorFile, from_plain, parse_toml, plain, to_toml
 from spec_examples import small_run
 
 SHA = "0123456789abcdef" * 4
 
 
 def task(**fields):
-    return TaskSpec(name="farthest", dim=8, points=4, distribution="rows", **fields)
+    return NeighborSpec(name="farthest", dim=8, points=4, distribution="rows", **fields)
 
 
 def run_on(file):
@@ -49,7 +49,7 @@ def test_the_hash_is_that_of_the_bytes(tmp_path):
         (lambda: VectorFile(sha256=SHA, path=""), "path: expected the place of the file"),
         (lambda: task(), "vectors_from: expected a file exactly when distribution = 'rows', .* without one"),
         (
-            lambda: TaskSpec(name="nearest", dim=8, points=4, vectors_from=VectorFile(sha256=SHA, path="v.npy")),
+            lambda: NeighborSpec(name="nearest", dim=8, points=4, vectors_from=VectorFile(sha256=SHA, path="v.npy")),
             "vectors_from: expected a file exactly when distribution = 'rows', got distribution = 'uniform' with one",
         ),
     ],

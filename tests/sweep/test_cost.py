@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from rankwise.spec import ModelSpec, OptimSpec, TaskSpec, plain
+from rankwise.spec import ModelSpec, NeighborSpec, OptimSpec, plain
 from rankwise.sweep.cost import (
     NOMINAL,
     Rate,
@@ -51,11 +51,11 @@ def plain_forward(model, queries, points):
 )
 def test_operations_are_those_torch_counts(fields):
     model = ModelSpec(dim=8, **fields)
-    cross = small_run(model=model, task=TaskSpec(name="nearest", dim=8, points=6, queries=3))
+    cross = small_run(model=model, task=NeighborSpec(name="nearest", dim=8, points=6, queries=3))
     with FlopCounterMode(display=False) as counter:
         plain_forward(model, queries=3, points=6)
     assert forward_flops(cross) == counter.get_total_flops()
-    itself = small_run(model=model, task=TaskSpec(name="farthest", dim=8, points=6))
+    itself = small_run(model=model, task=NeighborSpec(name="farthest", dim=8, points=6))
     with FlopCounterMode(display=False) as counter:
         plain_forward(model, queries=6, points=6)
     assert forward_flops(itself) == counter.get_total_flops()

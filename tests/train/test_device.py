@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from rankwise.errors import InvalidInputError
-from rankwise.spec import ModelSpec, TaskSpec
+from rankwise.spec import ModelSpec, NeighborSpec
 from rankwise.sweep.plan import on_device, plan_sweep
-from rankwise.train.build import build_model, build_task
+from rankwise.tasks import build_task
+from rankwise.train.build import build_model
 from rankwise.train.checkpoint import read_checkpoint, write_checkpoint
 from rankwise.train.device import device_name, pick_device
 from rankwise.train.loop import Training, train
@@ -71,7 +72,7 @@ def test_checkpoints_hold_cpu_tensors_only(tmp_path):
     [
         small_run(),
         small_run(
-            task=TaskSpec(name="farthest", dim=8, points=4),
+            task=NeighborSpec(name="farthest", dim=8, points=4),
             model=ModelSpec(dim=8, heads=4, rank=8, kv_heads=2, layers=2, feedforward=16, temperature="learned"),
         ),
         small_run(model=ModelSpec(dim=8, heads=2, rank=4, generalized=6, residual="none", bias=False, norm="none")),

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from rankwise.errors import InvalidInputError
-from rankwise.spec import ModelSpec, OptimSpec, RunSpec, TaskSpec, plain, vary
+from rankwise.spec import ModelSpec, NeighborSpec, OptimSpec, RunSpec, plain, vary
 from rankwise.train import loop
 from rankwise.train.contract import Diverged, Stopped
 from rankwise.train.loop import Training, run_entry, train
@@ -75,7 +75,7 @@ def test_the_result_is_strict_json_and_a_function_of_the_spec():
 def test_training_lowers_the_error_and_the_standard_error_is_that_of_a_mean():
     optim = OptimSpec(lr=0.01, steps=150, batch=64, epoch_steps=50, validation_batches=4, validation_batch=128)
     model = ModelSpec(dim=4, heads=2, rank=4, residual="none", norm="none", bias=False)
-    task = TaskSpec(name="nearest", dim=4, points=2, distribution="orthogonal")
+    task = NeighborSpec(name="nearest", dim=4, points=2, distribution="orthogonal")
     run = RunSpec(task=task, model=model, optim=optim)
     result = train(run)
     assert result.error < 0.4 < 0.9 * Training(run).validate()[0]
@@ -166,7 +166,7 @@ def test_early_stop_is_recorded_and_counts_only_the_steps_made():
 def test_every_task_and_dtype_trains(name, fields, dtype):
     points = 4 if name == "nearest" else 2
     run = small_run(
-        task=TaskSpec(name=name, dim=8, points=points, **fields),
+        task=NeighborSpec(name=name, dim=8, points=points, **fields),
         optim=OptimSpec(lr=0.01, steps=3, batch=4, validation_batches=1, validation_batch=8),
         dtype=dtype,
     )
@@ -214,7 +214,7 @@ def test_generalised_heads_train_and_are_counted():
     bare = {"norm": "none", "residual": "none", "bias": False}
     spec = ModelSpec(dim=4, heads=3, rank=2, generalized=5, **bare)
     run = RunSpec(
-        task=TaskSpec(name="nearest", dim=4, points=2, distribution="orthogonal"),
+        task=NeighborSpec(name="nearest", dim=4, points=2, distribution="orthogonal"),
         model=spec,
         optim=OptimSpec(lr=0.01, steps=200, batch=64),
     )

@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from rankwise.errors import InvalidInputError
-from rankwise.spec import TaskSpec, plain, vary
+from rankwise.spec import NeighborSpec, plain, vary
 from rankwise.sweep.plan import flatten
 from rankwise.train.loop import Training, train
 from rankwise.train.protocols import PAPER_EXAMPLES, PAPER_SEQUENCES, Cell, capacity, paper
 
 
 def cell(*, dim=64, points=16, **fields):
-    task = TaskSpec(name="farthest", dim=dim, points=points)
+    task = NeighborSpec(name="farthest", dim=dim, points=points)
     return Cell(**{"task": task, "heads": 1, "rank": 64, "sequences": PAPER_SEQUENCES} | fields)
 
 

@@ -7,15 +7,46 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rankwise.advise.audited_layers import audited_shape, counted_layers, differing_windows, widest_mask
-from rankwise.audit.report import LATENT_NOTE, AuditReport, read_report
+from rankwise.audit.report import LATENT_NOTE, AuditReport
 from rankwise.errors import InvalidInputError, require_int
-from rankwise.need.document import MeasuredNeed, read_need
+from rankwise.need.document import NeedReport
 from rankwise.shapes import ModelShape, read_config
-from rankwise.shapes.strict_json import read_json_object
+from rankwise.spec.strict_json import read_json_object
 from rankwise.theory.occupancy import visible_reach
 
 DEFAULT_TARGET = 0.1
 DEFAULT_CONTEXT = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredNeed:
+    """What advice takes from a need: the most demanding of its measurements."""
+
+    name: str
+    dim: int
+    rank: int
+    low: int
+    high: int
+    target: float
+    context: int
+    participation_ratio: float
+    measurements: int
+
+    @classmethod
+    def of(cls, report: NeedReport) -> MeasuredNeed:
+        """The most demanding measurement of ``report``."""
+        one = report.most_demanding
+        return cls(
+            name=one.name,
+            dim=one.dim,
+            rank=one.need,
+            low=one.need_low,
+            high=one.need_high,
+            target=report.settings.target,
+            context=one.context,
+            participation_ratio=one.participation_ratio.keys,
+            measurements=len(report.measurements),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +99,8 @@ class Situation:
 def situation(
     *,
     config: Path | None = None,
-    audit: Path | None = None,
-    need: Path | None = None,
+    audit: AuditReport | None = None,
+    need: NeedReport | None = None,
     dim: int | None = None,
     heads: int | None = None,
     kv_heads: int | None = None,
@@ -83,17 +114,16 @@ def situation(
     target: float | None = None,
     dtype: str = "bfloat16",
 ) -> Situation:
-    """Files first, then the numbers given, which win; contradictions between files are errors."""
-    measured = None if need is None else read_need(need)
-    report = None if audit is None else read_report(audit)
+    """What was measured first, then the numbers given, which win; contradictions between measurements are errors."""
+    measured = None if need is None else MeasuredNeed.of(need)
     assumed: list[str] = []
-    read = _shape_of_files(config, report)
+    read = _shape_of_files(config, audit)
     shape = _with_numbers(read, measured, dim, heads, kv_heads, rank, value_rank, layers, assumed)
     if measured is not None and measured.dim != shape.dim:
         raise InvalidInputError(
-            f"{need}: expected a need measured in the model's dimension {shape.dim}, got vectors of {measured.dim}"
+            f"need: expected one measured in the model's dimension {shape.dim}, got vectors of {measured.dim}"
         )
-    audited = () if report is None else counted_layers(report)
+    audited = () if audit is None else counted_layers(audit)
     windows: tuple[int | None, ...] = ()
     if mask is None and window is not None:
         mask = "window"
@@ -124,7 +154,7 @@ def situation(
         target=_target(target, measured),
         dtype=dtype,
         need=measured,
-        audit=None if report is None else _summary(report),
+        audit=None if audit is None else _summary(audit),
         assumed=tuple(assumed),
     )
     visible_reach(made.context, mask, window)  # says now what is wrong with the mask

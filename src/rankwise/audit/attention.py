@@ -21,13 +21,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from rankwise.audit.mask_baseline import SeenMask, barrier, random_head_rank, seen_mask
+from rankwise.audit.report import AttentionBaseline, AttentionOfHead, AttentionOfLayer, AttentionReport
 from rankwise.measure import effective_rank, energy_rank, hardmax_rank, numerical_rank, stable_rank
 from rankwise.models.running.model import AttentionCall, RunningModel
 from rankwise.models.running.texts import texts_a_pass
@@ -236,42 +236,38 @@ def _pattern_and_content(A: Float[Tensor, "T N M"], visible: Bool[Tensor, "N M"]
     return float((mean - uniform).square().sum()) - content / texts, content
 
 
-def attention_document(layers: Sequence[LayerAttention], *, texts: int, source: Sequence[str]) -> dict[str, Any]:
-    """Strict JSON, the value of the key ``attention`` in an audit document."""
-    return {
-        "texts": texts,
-        "tokens": layers[0].queries if layers else 0,
-        "source": list(source),
-        "layers": [_layer_document(layer) for layer in layers],
-    }
+def attention_report(layers: Sequence[LayerAttention], *, texts: int, source: Sequence[str]) -> AttentionReport:
+    """What was measured as plain numbers, the part ``attention`` of an audit."""
+    tokens = layers[0].queries if layers else 0
+    return AttentionReport(texts=texts, tokens=tokens, source=tuple(source), layers=tuple(map(_of_layer, layers)))
 
 
-def _layer_document(layer: LayerAttention) -> dict[str, Any]:
+def _of_layer(layer: LayerAttention) -> AttentionOfLayer:
     group = None if layer.key_heads is None else layer.heads // layer.key_heads
-    return {
-        "index": layer.index,
-        "name": layer.name,
-        "mask": layer.mask.kind,
-        "window": layer.mask.window,
-        "cross_attention": layer.crosses,
-        "queries": layer.queries,
-        "keys": layer.keys,
-        "head_dim": layer.head_dim,
-        "baseline": {
-            "barrier": layer.barrier,
-            "barrier_without_sink": layer.barrier_without_sink,
-            "random_head": layer.random_rank,
-            "uniform_entropy": layer.uniform_entropy,
-        },
-        "remark": layer.remark,
-        "heads": [
-            {
-                "head": head,
-                "key_head": None if group is None else head // group,
-                "fixed_share": layer.fixed_share(head),
-                "mean": {name: layer.mean(name, head) for name in layer.measures},
-                "spread": {name: layer.spread(name, head) for name in layer.measures},
-            }
+    return AttentionOfLayer(
+        index=layer.index,
+        name=layer.name,
+        mask=layer.mask.kind,
+        window=layer.mask.window,
+        cross_attention=layer.crosses,
+        queries=layer.queries,
+        keys=layer.keys,
+        head_dim=layer.head_dim,
+        baseline=AttentionBaseline(
+            barrier=layer.barrier,
+            barrier_without_sink=layer.barrier_without_sink,
+            random_head=layer.random_rank,
+            uniform_entropy=layer.uniform_entropy,
+        ),
+        remark=layer.remark,
+        heads=tuple(
+            AttentionOfHead(
+                head=head,
+                key_head=None if group is None else head // group,
+                fixed_share=layer.fixed_share(head),
+                mean={name: layer.mean(name, head) for name in layer.measures},
+                spread={name: layer.spread(name, head) for name in layer.measures},
+            )
             for head in range(layer.heads)
-        ],
-    }
+        ),
+    )

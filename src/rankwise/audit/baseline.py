@@ -115,6 +115,6 @@ def _interval(values: Float[np.ndarray, " n"], spread: float, whole: bool, large
         deviation = math.sqrt(float(np.square(side - mean).mean())) if len(side) else 0.0
         ends.append(spread * deviation * (1 + 1.645 / math.sqrt(2 * max(len(side), 1))))
     low, high = mean - ends[0], min(mean + ends[1], largest)
-    return Interval(
-        mean, math.floor(low - 0.5) if whole else low, min(math.ceil(high + 0.5), largest) if whole else high
-    )
+    if whole:
+        low, high = math.floor(low - 0.5), min(math.ceil(high + 0.5), largest)
+    return Interval(mean, float(low), float(high))

@@ -5,15 +5,13 @@ The format is named ``rankwise-audit/1``: fields may be added to it, not changed
 
 from __future__ import annotations
 
-import json
-import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankwise.errors import InvalidInputError, require_int
 from rankwise.shapes.shape import LatentShape
-from rankwise.shapes.strict_json import parse_json_object
+from rankwise.spec.document import read_document, to_document, write_document
+from rankwise.spec.fields import Words
 
 FORMAT = "rankwise-audit/1"
 LATENT_NOTE = "latent attention"
@@ -126,8 +124,8 @@ class LayerReport:
     window: int | None
     rotary: bool
     qk_norm: bool
-    folded_in: tuple[str, ...]
-    notes: tuple[str, ...]
+    folded_in: tuple[Words, ...]
+    notes: tuple[Words, ...]
     qk_baseline: Baseline
     ov_baseline: Baseline | None
     head_reports: tuple[HeadReport, ...]
@@ -145,27 +143,78 @@ class LayerReport:
 
 
 @dataclass(frozen=True)
+class AttentionBaseline:
+    """What a layer's mask and size alone give."""
+
+    barrier: float
+    """Mean hardmax rank of rows that pick a visible key at random."""
+    barrier_without_sink: float
+    random_head: float | None
+    """The same for Gaussian queries and keys of the head's dimension; None where that has no closed form."""
+    uniform_entropy: float
+
+
+@dataclass(frozen=True)
+class AttentionOfHead:
+    """What one head's attention matrices are like: means over texts, and standard deviations between texts."""
+
+    head: int
+    key_head: int | None
+    fixed_share: float | None
+    """The share of the deviation from uniform that is the same in every text."""
+    mean: dict[str, float]
+    spread: dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class AttentionOfLayer:
+    """One attention block on texts."""
+
+    index: int
+    name: Words
+    mask: str
+    window: int | None
+    cross_attention: bool
+    queries: int
+    keys: int
+    head_dim: int | None
+    baseline: AttentionBaseline
+    remark: Words | None
+    heads: tuple[AttentionOfHead, ...]
+
+
+@dataclass(frozen=True)
+class AttentionReport:
+    """What the heads of a model did on texts."""
+
+    texts: int
+    tokens: int
+    source: tuple[Words, ...]
+    layers: tuple[AttentionOfLayer, ...]
+
+
+@dataclass(frozen=True)
 class NotAudited:
     """A part of the model that was left out, and why."""
 
-    what: str
-    reason: str
+    what: Words
+    reason: Words
 
 
 @dataclass(frozen=True)
 class AuditReport:
     """The audit of a model's weights."""
 
-    model: str
+    model: Words
     architecture: str
     file_format: str
     storage: dict[str, int]
     """How many of the audited tensors are stored in which type; names the quantisation of a GGUF file."""
     layers: tuple[LayerReport, ...]
     not_audited: tuple[NotAudited, ...]
-    notes: tuple[str, ...]
-    attention: dict[str, Any] | None = None
-    """What the heads did on texts (``activations.attention_document``), where the model was run."""
+    notes: tuple[Words, ...]
+    attention: AttentionReport | None = None
+    """What the heads did on texts, where the model was run."""
 
     @property
     def heads(self) -> int:
@@ -173,89 +222,14 @@ class AuditReport:
         return sum(layer.heads for layer in self.layers)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; every number is finite."""
-        values = _rounded(asdict(self))
-        if self.attention is None:
-            del values["attention"]
-        return {"format": FORMAT, **values}
+        """Plain values; floats have six digits: a spectrum's seventh is noise, and the file halves."""
+        return to_document(FORMAT, self, digits=6)
 
     def write(self, path: Path) -> None:
-        """To a file, in one piece."""
-        path.write_text(json.dumps(self.to_json(), allow_nan=False) + "\n")
+        """To a file."""
+        write_document(self.to_json(), path)
 
 
 def read_report(path: Path) -> AuditReport:
     """The report that ``AuditReport.write`` wrote."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InvalidInputError(f"{path}: expected a readable file, got: {error.strerror}") from None
-    values = parse_json_object(content, where=str(path))
-    if values.pop("format", None) != FORMAT:
-        raise InvalidInputError(f"{path}: format: expected {FORMAT!r} (rankwise audit -o FILE), got something else")
-    try:
-        return AuditReport(
-            **values
-            | {
-                "layers": tuple(_layer(layer) for layer in values["layers"]),
-                "not_audited": tuple(NotAudited(**item) for item in values["not_audited"]),
-                "notes": tuple(values["notes"]),
-            }
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InvalidInputError(f"{path}: expected the fields of {FORMAT}, got something else: {error}") from None
-
-
-def _layer(values: dict[str, Any]) -> LayerReport:
-    known = {field.name: values[field.name] for field in fields(LayerReport) if field.name != "latent"}
-    return LayerReport(
-        **known
-        | {
-            "folded_in": tuple(values["folded_in"]),
-            "notes": tuple(values["notes"]),
-            "qk_baseline": _baseline(values["qk_baseline"]),
-            "ov_baseline": None if values["ov_baseline"] is None else _baseline(values["ov_baseline"]),
-            "head_reports": tuple(_head(head) for head in values["head_reports"]),
-            "groups": tuple(
-                GroupReport(group["kv_head"], tuple(group["heads"]), Ranks(**group["qk"])) for group in values["groups"]
-            ),
-            "overlaps": tuple(Overlap(**pair | {"heads": tuple(pair["heads"])}) for pair in values["overlaps"]),
-            "latent": None if values.get("latent") is None else _latent(**values["latent"]),
-        }
-    )
-
-
-def _latent(keyvalue: object, rope: object, query: object) -> LatentShape:
-    return LatentShape(
-        keyvalue=require_int("latent.keyvalue", keyvalue, minimum=1),
-        rope=require_int("latent.rope", rope, minimum=0),
-        query=None if query is None else require_int("latent.query", query, minimum=1),
-    )
-
-
-def _head(values: dict[str, Any]) -> HeadReport:
-    ranks = {name: None if values[name] is None else Ranks(**values[name]) for name in ("qk", "qk_with_bias", "ov")}
-    spectra = {
-        name: None if values[name] is None else tuple(values[name])
-        for name in ("qk_singular_values", "ov_singular_values")
-    }
-    distances = tuple(AtDistance(**item) for item in values["at_distance"])
-    return HeadReport(**values | ranks | spectra | {"at_distance": distances})
-
-
-def _baseline(values: dict[str, Any]) -> Baseline:
-    intervals = {name: Interval(**values[name]) for name in ("effective", "stable", "energy_90", "energy_99")}
-    return Baseline(draws=values["draws"], **intervals)
-
-
-def _rounded(value: Any) -> Any:
-    """Floats to six digits: a spectrum's seventh is noise, and the file halves."""
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(item) for item in value]
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError(f"expected finite numbers in a report, got {value}")
-        return float(f"{value:.6g}")
-    return value
+    return read_document(AuditReport, path, format=FORMAT, made_by="rankwise audit MODEL -o FILE")

@@ -61,10 +61,13 @@ def advise(
     from rankwise.advise.advice import advice_document
     from rankwise.advise.advice import advise as advise_about
     from rankwise.advise.inputs import situation
+    from rankwise.audit.report import read_report
+    from rankwise.need.document import read_need
 
     advice = advise_about(
         situation(
-            config=config, audit=audit, need=need, dim=dim, heads=heads, kv_heads=kv_heads, rank=rank,
+            config=config, audit=None if audit is None else read_report(audit),
+            need=None if need is None else read_need(need), dim=dim, heads=heads, kv_heads=kv_heads, rank=rank,
             value_rank=value_rank, layers=layers, context=context, mask=mask, window=window, qk_norm=qk_norm,
             target=target, dtype=dtype,
         )

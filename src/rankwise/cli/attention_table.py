@@ -1,21 +1,21 @@
-"""Attention on texts as a person reads it: against chance first, a row a layer, the heads to look at."""
+"""Attention on texts as a person reads it: against chance first, a row per layer, the heads to look at."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from rich.table import Table
 from rich.text import Text
 
+from rankwise.audit.report import AttentionOfHead, AttentionOfLayer, AttentionReport
 from rankwise.cli.output import console
 
 _NAMED = 3
 
 
-def print_attention(attention: Mapping[str, Any]) -> None:
-    """``attention`` is what ``activations.attention_document`` gives."""
+def print_attention(attention: AttentionReport) -> None:
+    """A headline, a row per layer, the heads to look at, what the columns mean."""
     out = console()
     out.print(Text(""))
     for line in _headline(attention):
@@ -25,69 +25,69 @@ def print_attention(attention: Mapping[str, Any]) -> None:
         out.print(Text(line), soft_wrap=True)
 
 
-def _heads(attention: Mapping[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    return [(layer, head) for layer in attention["layers"] for head in layer["heads"]]
+def _heads(attention: AttentionReport) -> list[tuple[AttentionOfLayer, AttentionOfHead]]:
+    return [(layer, head) for layer in attention.layers for head in layer.heads]
 
 
-def _share(layer: Mapping[str, Any], head: Mapping[str, Any]) -> float:
-    return float(head["mean"]["hardmax_rank"]) / float(layer["baseline"]["barrier"])
+def _share(layer: AttentionOfLayer, head: AttentionOfHead) -> float:
+    return float(head.mean["hardmax_rank"]) / float(layer.baseline.barrier)
 
 
-def _headline(attention: Mapping[str, Any]) -> Iterator[str]:
+def _headline(attention: AttentionReport) -> Iterator[str]:
     heads = _heads(attention)
     median = statistics.median(_share(layer, head) for layer, head in heads)
     above = sum(_share(layer, head) >= 1 for layer, head in heads)
-    texts = attention["texts"]
+    texts = attention.texts
     yield (
-        f"On {texts} text{'s' * (texts != 1)} of {attention['tokens']} tokens the median head's attention has "
+        f"On {texts} text{'s' * (texts != 1)} of {attention.tokens} tokens the median head's attention has "
         f"{median:.0%} of the hardmax rank of rows that pick at random under its mask; {above} of {len(heads)} heads "
         f"reach it."
     )
 
 
-def _table(attention: Mapping[str, Any]) -> Table:
+def _table(attention: AttentionReport) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     columns = ("layer", "mask", "hardmax rank\nmean (least - most)", "barrier", "random\nhead", "no sink\nmean",
                "effective\nrank", "logits\n90 %", "entropy\nof most", "sink\nshare", "fixed\npattern")  # fmt: skip
     for place, column in enumerate(columns):
         table.add_column(column, justify="left" if place < 2 else "right", no_wrap=True)
-    for layer in attention["layers"]:
+    for layer in attention.layers:
         table.add_row(*(Text(cell) for cell in _cells(layer)))
     return table
 
 
-def _cells(layer: Mapping[str, Any]) -> Iterator[str]:
+def _cells(layer: AttentionOfLayer) -> Iterator[str]:
     def values(name: str) -> list[float]:
-        return [head["mean"][name] for head in layer["heads"] if name in head["mean"]]
+        return [head.mean[name] for head in layer.heads if name in head.mean]
 
     def mean(name: str, form: str = "{:.1f}") -> str:
         found = values(name)
         return form.format(statistics.mean(found)) if found else "-"
 
-    ranks, baseline = values("hardmax_rank"), layer["baseline"]
-    yield f"{layer['index']}{' cross' * layer['cross_attention']}"
-    yield layer["mask"] if layer["window"] is None else f"{layer['mask']} {layer['window']}"
+    ranks, baseline = values("hardmax_rank"), layer.baseline
+    yield f"{layer.index}{' cross' * layer.cross_attention}"
+    yield layer.mask if layer.window is None else f"{layer.mask} {layer.window}"
     yield f"{statistics.mean(ranks):.1f} ({min(ranks):.0f} - {max(ranks):.0f})"
-    yield f"{baseline['barrier']:.1f}"
-    yield "-" if baseline["random_head"] is None else f"{baseline['random_head']:.1f}"
+    yield f"{baseline.barrier:.1f}"
+    yield "-" if baseline.random_head is None else f"{baseline.random_head:.1f}"
     yield mean("hardmax_rank_without_sink")
     yield mean("effective_rank")
     yield mean("logits_energy_90")
-    yield f"{statistics.mean(values('entropy')) / max(baseline['uniform_entropy'], 1e-9):.0%}"
+    yield f"{statistics.mean(values('entropy')) / max(baseline.uniform_entropy, 1e-9):.0%}"
     yield mean("sink_share", "{:.0%}")
-    fixed = [head["fixed_share"] for head in layer["heads"] if head["fixed_share"] is not None]
+    fixed = [head.fixed_share for head in layer.heads if head.fixed_share is not None]
     yield f"{statistics.mean(fixed):.0%}" if fixed else "-"
 
 
-def _details(attention: Mapping[str, Any]) -> Iterator[str]:
+def _details(attention: AttentionReport) -> Iterator[str]:
     ordered = sorted(_heads(attention), key=lambda pair: _share(*pair))
     named = min(_NAMED, len(ordered) // 2) or 1
     yield ""
     yield "Least: " + "; ".join(_named(*pair) for pair in ordered[:named]) + "."
     yield "Most:  " + "; ".join(_named(*pair) for pair in reversed(ordered[-named:])) + "."
-    for remark in dict.fromkeys(layer["remark"] for layer in attention["layers"] if layer["remark"]):
+    for remark in dict.fromkeys(layer.remark for layer in attention.layers if layer.remark):
         yield f"Note: {remark}."
-    if attention["texts"] == 1:
+    if attention.texts == 1:
         yield "Note: one text has no fixed pattern; give more text to separate pattern from content."
     yield (
         "Hardmax rank: distinct keys that are some row's favourite. Barrier: its mean if rows pick at random among the "
@@ -98,10 +98,10 @@ def _details(attention: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _named(layer: Mapping[str, Any], head: Mapping[str, Any]) -> str:
-    spread = head["spread"]["hardmax_rank"]
+def _named(layer: AttentionOfLayer, head: AttentionOfHead) -> str:
+    spread = head.spread["hardmax_rank"]
     around = "" if spread is None else f" +- {spread:.1f}"
     return (
-        f"layer {layer['index']} head {head['head']} {head['mean']['hardmax_rank']:.1f}{around} of barrier "
-        f"{layer['baseline']['barrier']:.1f}"
+        f"layer {layer.index} head {head.head} {head.mean['hardmax_rank']:.1f}{around} of barrier "
+        f"{layer.baseline.barrier:.1f}"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -13,7 +13,7 @@ from rankwise.cli.output import print_json, require_target
 from rankwise.errors import InvalidInputError, require_int
 
 if TYPE_CHECKING:
-    from rankwise.audit.report import AuditReport
+    from rankwise.audit.report import AttentionReport, AuditReport
     from rankwise.models.layouts import LayerRef, TensorNames
 
 
@@ -102,9 +102,9 @@ def audit(
         from rankwise.cli.attention_table import print_attention
 
         print_attention(report.attention)
-    from rankwise.cli.page import document_page, say_page
+    from rankwise.cli.page import say_page, write_page_of
 
-    if (written := document_page("audit", report.to_json(), page)) is not None:
+    if (written := write_page_of(page, audit=report)) is not None:
         say_page(written, open=open)
 
 
@@ -118,9 +118,9 @@ def _write(report: AuditReport, output: Path | None) -> None:
 
 def _ready_to_run(
     model: Path, text: tuple[Path, ...], tokens: Path | None, length: int | None, pieces: int
-) -> Callable[[], dict[str, Any]]:
+) -> Callable[[], AttentionReport]:
     """Loads the model and reads its texts, where mistakes show; what it gives runs them."""
-    from rankwise.audit.attention import attention_document, measure_attention
+    from rankwise.audit.attention import attention_report, measure_attention
     from rankwise.cli.reading_texts import progress_bar, read_pieces
     from rankwise.models.running.model import load_running
 
@@ -128,12 +128,12 @@ def _ready_to_run(
     running = load_running(model)
     sequences, source = read_pieces(running, text, tokens, length=length, limit=pieces)
 
-    def run() -> dict[str, Any]:
+    def run() -> AttentionReport:
         with progress_bar() as report:
             layers = measure_attention(
                 running, sequences, progress=lambda done, total: report("Attention on texts", done, total)
             )
-        return attention_document(layers, texts=len(sequences), source=source)
+        return attention_report(layers, texts=len(sequences), source=source)
 
     return run
 

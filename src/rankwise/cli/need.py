@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from rankwise.cli.output import console, print_json, require_target, to_json
+from rankwise.cli.output import console, print_json, require_target
 from rankwise.errors import InvalidInputError, require_int
+from rankwise.need.document import NeedSource
 
 if TYPE_CHECKING:
+    from rankwise.need.document import NeedAsked, NeedMeasurement, NeedReport
     from rankwise.need.measurement import Need, NeedSettings
 
 
@@ -72,8 +74,8 @@ def need(
         open: Open the page in the browser.
         json: Print one JSON object (format rankwise-need/1) instead of tables, and write no page.
     """
-    from rankwise.need.document import need_document
     from rankwise.need.measurement import NeedSettings
+    from rankwise.need.report import need_report
 
     for option, file in (("-o", output), ("--figure", figure), ("--page", None if json else page)):
         if file is not None:
@@ -97,27 +99,26 @@ def need(
         for option in (option for option, value in of_model.items() if value is not None):
             raise InvalidInputError(f"{option}: only with --model, got a file of vectors")
         found, source = _of_vectors(vectors, queries, tensor, query_tensor, settings)
-    document = need_document(found, source)
+    report = need_report(found, source)
     if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(to_json(document), encoding="utf-8")
+        report.write(output)
     if figure is not None:
         from rankwise.report.need import save_need_figure
 
-        save_need_figure(document, figure)
+        save_need_figure(report, figure)
     if json:
-        print_json(document)
+        print_json(report.to_json())
         return
-    _print(document, figure)
-    from rankwise.cli.page import document_page, say_page
+    _print(report, figure)
+    from rankwise.cli.page import say_page, write_page_of
 
-    if (written := document_page("need", document, page)) is not None:
+    if (written := write_page_of(page, need=report)) is not None:
         say_page(written, open=open)
 
 
 def _of_vectors(
     path: Path, queries: Path | None, tensor: str | None, query_tensor: str | None, settings: NeedSettings
-) -> tuple[list[Need], dict[str, Any]]:
+) -> tuple[list[Need], NeedSource]:
     from rankwise.need.measurement import measure_need
     from rankwise.need.vectors import read_vectors, tensor_names
 
@@ -132,14 +133,13 @@ def _of_vectors(
             asking = read_vectors(query_file, query_tensor, seed=settings.seed, progress=read)
         rows = None if asking is None else asking.rows
         measured = measure_need(keys.rows, rows, settings=settings, name=path.name, progress=bar.steps(path.name))
-    source = {
-        "kind": "vectors",
-        "keys": Path(keys.name).name,
-        "keys_in_file": keys.total,
-        "queries": None if asking is None else Path(asking.name).name,
-        "queries_in_file": None if asking is None else asking.total,
-    }
-    return [measured], source
+    return [measured], NeedSource(
+        kind="vectors",
+        keys=Path(keys.name).name,
+        keys_in_file=keys.total,
+        queries=None if asking is None else Path(asking.name).name,
+        queries_in_file=None if asking is None else asking.total,
+    )
 
 
 def _of_model(
@@ -149,7 +149,7 @@ def _of_model(
     length: int | None,
     texts: int | None,
     settings: NeedSettings,
-) -> tuple[list[Need], dict[str, Any]]:
+) -> tuple[list[Need], NeedSource]:
     if not text:
         raise InvalidInputError("--model: expected --text FILE with it, to have something to run the model on")
     limit = 32 if texts is None else require_int("--texts", texts, minimum=1)
@@ -161,14 +161,13 @@ def _of_model(
     tokens, names = read_pieces(running, text, None, length=length, limit=limit)
     with _progress() as bar:
         found = measure_model_need(running, tokens, settings=settings, blocks=layers or None, progress=bar.steps)
-    source = {
-        "kind": "attention inputs",
-        "model": model.resolve().name,
-        "text": list(names),
-        "texts": tokens.shape[0],
-        "tokens_each": tokens.shape[1],
-    }
-    return found, source
+    return found, NeedSource(
+        kind="attention inputs",
+        model=model.resolve().name,
+        text=tuple(names),
+        texts=tokens.shape[0],
+        tokens_each=tokens.shape[1],
+    )
 
 
 class _Bar:
@@ -206,95 +205,95 @@ def _progress() -> Iterator[_Bar]:
         yield _Bar(shown)
 
 
-def _print(document: dict[str, Any], figure: Path | None) -> None:
+def _print(report: NeedReport, figure: Path | None) -> None:
     from rich.text import Text
 
     out = console()
-    measurements, settings = document["measurements"], document["settings"]
-    worst = max(measurements, key=lambda one: one["need"])
+    measurements, settings = report.measurements, report.settings
+    worst = report.most_demanding
     out.print(Text(_headline(worst, settings, len(measurements)), style="bold"))
     if len(measurements) == 1:
         _print_curve(worst, settings)
     else:
         _print_blocks(measurements)
-        least = min(measurements, key=lambda one: one["need"])
-        out.print(Text(f"Most demanding: {worst['name']} ({worst['need']}); least: {least['name']} ({least['need']})."))
+        least = min(measurements, key=lambda one: one.need)
+        out.print(Text(f"Most demanding: {worst.name} ({worst.need}); least: {least.name} ({least.need})."))
     out.print(Text(f"\n{_reading(worst, settings)}"))
-    for note in dict.fromkeys(note for one in measurements for note in one["notes"]):
+    for note in dict.fromkeys(note for one in measurements for note in one.notes):
         out.print(Text(f"Note: {note}."))
     if figure is not None:
         out.print(Text(f"Figure: {figure}"))
 
 
-def _headline(one: dict[str, Any], settings: dict[str, Any], count: int) -> str:
+def _headline(one: NeedMeasurement, settings: NeedAsked, count: int) -> str:
     where = "" if count == 1 else f" at most, over {count} blocks"
     return (
-        f"Need: rank {one['need']} of {one['dim']}{where} "
-        f"(95 %: {one['need_low']} to {one['need_high']}) for error {settings['target']:g} among {one['context']} keys"
+        f"Need: rank {one.need} of {one.dim}{where} "
+        f"(95 %: {one.need_low} to {one.need_high}) for error {settings.target:g} among {one.context} keys"
     )
 
 
-def _print_curve(one: dict[str, Any], settings: dict[str, Any]) -> None:
+def _print_curve(one: NeedMeasurement, settings: NeedAsked) -> None:
     from rich.table import Table
 
     out = console()
     out.print(
-        f"  intrinsic dimension (participation ratio) {one['participation_ratio']['keys']:.1f} of the keys, "
-        f"{one['participation_ratio']['queries']:.1f} of the queries"
+        f"  intrinsic dimension (participation ratio) {one.participation_ratio.keys:.1f} of the keys, "
+        f"{one.participation_ratio.queries:.1f} of the queries"
     )
     out.print(
-        f"  need by SVD alone {one['need_svd']}, by PCA {one['need_pca']}, at random {one['need_random']}; "
-        f"isotropic data {one['need_isotropic']}"
+        f"  need by SVD alone {one.need_svd}, by PCA {one.need_pca}, at random {one.need_random}; "
+        f"isotropic data {one.need_isotropic}"
     )
-    others = ", ".join(f"{other['context']} keys {other['need']}" for other in one["by_context"])
+    others = ", ".join(f"{other.context} keys {other.need}" for other in one.by_context)
     if others:
         out.print(f"  with the same forms and other contexts: {others}")
-    title = f"error (1 = a random key); bound: isotropic, 2 keys, {settings['heads']} head(s), any values"
+    title = f"error (1 = a random key); bound: isotropic, 2 keys, {settings.heads} head(s), any values"
     table = Table("rank", "best form", "95 %", "recall", "SVD", "PCA", "random", "isotropic", "bound", title=title)
-    curves = one["curves"]
-    worst = {point["rank"]: point for point in one["isotropic"]}
+    curves = one.curves
+    bounds = {point.rank: point for point in one.isotropic}
     for best, svd, pca, random in zip(*(curves[kind] for kind in ("best", "svd", "pca", "random")), strict=True):
-        isotropic = worst[best["rank"]]
+        isotropic = bounds[best.rank]
         table.add_row(
-            str(best["rank"]),
-            f"{best['error']:.4f} {best['form']}",
-            f"{best['error_low']:.4f}-{best['error_high']:.4f}",
-            f"{best['recall']:.3f}",
-            *(f"{point['error']:.4f}" for point in (svd, pca, random, isotropic)),
-            f"{isotropic['bound']:.4f}",
-            style="bold" if best["rank"] == one["need"] else None,
+            str(best.rank),
+            f"{best.error:.4f} {best.form}",
+            f"{best.error_low:.4f}-{best.error_high:.4f}",
+            f"{best.recall:.3f}",
+            *(f"{point.error:.4f}" for point in (svd, pca, random, isotropic)),
+            f"{isotropic.bound:.4f}",
+            style="bold" if best.rank == one.need else None,
         )
     out.print(table)
 
 
-def _print_blocks(measurements: list[dict[str, Any]]) -> None:
+def _print_blocks(measurements: Sequence[NeedMeasurement]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     table = Table("block", "need", "95 %", "SVD", "PCA", "random", "isotropic", "participation ratio")
     for one in measurements:
         table.add_row(
-            Text(one["name"]),
-            str(one["need"]),
-            f"{one['need_low']}-{one['need_high']}",
-            *(str(one[f"need_{kind}"]) for kind in ("svd", "pca", "random", "isotropic")),
-            f"{one['participation_ratio']['keys']:.1f}",
+            Text(one.name),
+            str(one.need),
+            f"{one.need_low}-{one.need_high}",
+            *(str(getattr(one, f"need_{kind}")) for kind in ("svd", "pca", "random", "isotropic")),
+            f"{one.participation_ratio.keys:.1f}",
         )
     console().print(table)
 
 
-def _reading(one: dict[str, Any], settings: dict[str, Any]) -> str:
-    spread = one["participation_ratio"]["keys"]  # 0 where all keys are equal
+def _reading(one: NeedMeasurement, settings: NeedAsked) -> str:
+    spread = one.participation_ratio.keys  # 0 where all keys are equal
     beside_spread = (
         ""
         if spread == 0
-        else f"The need is {one['need'] / spread:.2f} times the participation ratio, which summarises the spectrum and "
+        else f"The need is {one.need / spread:.2f} times the participation ratio, which summarises the spectrum and "
         "bounds nothing. "
     )
     return (
-        f"It means: one head of rank {one['need']} can find the nearest of {one['context']} such keys "
-        f"({settings['similarity']}) with {settings['target']:g} of the error of a random choice; a better form may "
-        f"exist, so it is an upper estimate. Isotropic vectors would need {one['need_isotropic']}. "
+        f"It means: one head of rank {one.need} can find the nearest of {one.context} such keys "
+        f"({settings.similarity}) with {settings.target:g} of the error of a random choice; a better form may "
+        f"exist, so it is an upper estimate. Isotropic vectors would need {one.need_isotropic}. "
         f"{beside_spread}"
         "It does not mean: that a model's heads do this search, nor that several heads of lower rank cannot share it."
     )

@@ -45,10 +45,19 @@ def report(
     if output.suffix.lower() not in (".html", ".htm"):
         raise InvalidInputError(f"-o: expected a file that ends in .html, got {output}")
     require_target("-o", output)
+    from rankwise.audit.report import read_report
     from rankwise.cli.page import page_content, say_page
-    from rankwise.report.html import first_figures, write_page
+    from rankwise.need.document import read_need
+    from rankwise.report.documents import read_reduction
+    from rankwise.report.html import first_figures, require_page, write_page
 
-    content = page_content(store=store, audit=audit, need=need, reduce=reduce)
+    require_page()
+    content = page_content(
+        store=store,
+        audit=None if audit is None else read_report(audit),
+        need=None if need is None else read_need(need),
+        reduction=None if reduce is None else read_reduction(reduce),
+    )
     path = write_page(content, output)
     if json:
         figures = [asdict(figure) for figure in first_figures(content)]

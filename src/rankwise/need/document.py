@@ -1,159 +1,156 @@
-"""``rankwise-need/1``: a measured need as JSON, and back as far as advice is made of it."""
+"""``rankwise-need/1``: a measured need as plain data, written as JSON and read back."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rankwise.errors import InvalidInputError
-from rankwise.shapes.strict_json import read_json_object
-
-if TYPE_CHECKING:
-    from rankwise.need.measurement import Need
-    from rankwise.need.retrieval import Interval
+from rankwise.spec.document import read_document, to_document, write_document
+from rankwise.spec.fields import Words
 
 FORMAT = "rankwise-need/1"
 
 
-def need_document(needs: Sequence[Need], source: Mapping[str, Any]) -> dict[str, Any]:
-    """All that was measured, and from what; ``source`` says where the vectors came from."""
-    from rankwise import __version__
-    from rankwise.need.retrieval import BOOTSTRAP, CONFIDENCE
+@dataclass(frozen=True, kw_only=True)
+class NeedPoint:
+    """One rank of a family of forms; ``form`` says where the form came from. Intervals are of 95 %."""
 
-    settings = needs[0].settings
-    return {
-        "format": FORMAT,
-        "rankwise": __version__,
-        "source": dict(source),
-        "settings": {
-            "target": settings.target,
-            "context": settings.context,
-            "similarity": settings.similarity,
-            "heads": settings.heads,
-            "steps": settings.steps,
-            "seed": settings.seed,
-            "bootstrap": BOOTSTRAP,
-            "confidence": CONFIDENCE,
-        },
-        "measurements": [_measurement(need) for need in needs],
-    }
-
-
-def _measurement(need: Need) -> dict[str, Any]:
-    return {
-        "name": need.name,
-        "dim": need.dim,
-        "keys": need.keys,
-        "queries": need.queries,
-        "own_queries": need.own_queries,
-        "context": need.context,
-        "need": int(need.need.value),
-        "need_low": int(need.need.low),
-        "need_high": int(need.need.high),
-        "need_svd": need.need_svd,
-        "need_pca": need.need_pca,
-        "need_random": need.need_random,
-        "need_isotropic": need.need_isotropic,
-        "participation_ratio": {"keys": need.key_dimension, "queries": need.query_dimension},
-        "by_context": [
-            {"context": other.context, "need": other.need, "need_isotropic": other.need_isotropic}
-            for other in need.by_context
-        ],
-        "curves": {
-            kind: [
-                {
-                    "rank": point.rank,
-                    "form": point.form,
-                    **_interval("error", point.error),
-                    **_interval("recall", point.recall),
-                }
-                for point in points
-            ]
-            for kind, points in need.curves.items()
-        },
-        "isotropic": [
-            {"rank": at.rank, "error": at.error, "standard_error": at.standard_error, "bound": at.bound}
-            for at in need.isotropic
-        ],
-        "notes": need.notes,
-    }
-
-
-def _interval(name: str, interval: Interval) -> dict[str, float]:
-    return {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
+    rank: int
+    form: str
+    error: float
+    error_low: float
+    error_high: float
+    recall: float
+    recall_low: float
+    recall_high: float
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredNeed:
-    """What advice takes from a need file: the most demanding of its measurements."""
+class IsotropicPoint:
+    """Beside a rank: the isotropic error at the same context, and the bound for two points and H heads, any values."""
 
-    name: str
-    dim: int
     rank: int
-    low: int
-    high: int
+    error: float
+    standard_error: float
+    bound: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextNeed:
+    """The need with another number of keys in a context, by the same forms."""
+
+    context: int
+    need: int
+    need_isotropic: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntrinsicDimensions:
+    """Participation ratios of the covariances; 0 where all vectors are equal."""
+
+    keys: float
+    queries: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeedMeasurement:
+    """One set of vectors."""
+
+    name: Words
+    dim: int
+    keys: int
+    queries: int
+    own_queries: bool
+    """Whether the queries are vectors of their own, or the keys ask for each other."""
+    context: int
+    need: int
+    """The smallest rank whose error meets the target; ``need_low`` and ``need_high`` by the ends of its interval."""
+    need_low: int
+    need_high: int
+    need_svd: int
+    need_pca: int
+    need_random: int
+    need_isotropic: int
+    participation_ratio: IntrinsicDimensions
+    by_context: tuple[ContextNeed, ...]
+    curves: dict[str, tuple[NeedPoint, ...]]
+    """By family of forms: best, svd, pca, random."""
+    isotropic: tuple[IsotropicPoint, ...]
+    notes: tuple[Words, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.need_low <= self.need <= self.need_high <= self.dim:
+            raise InvalidInputError(
+                f"need: expected 1 <= need_low <= need <= need_high <= dim, got "
+                f"{(self.need_low, self.need, self.need_high, self.dim)}"
+            )
+        if missing := {"best", "svd", "pca", "random"} - set(self.curves):
+            raise InvalidInputError(f"curves.{min(missing)}: missing, expected a list of points")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeedAsked:
+    """What was asked."""
+
     target: float
     context: int
-    participation_ratio: float
-    measurements: int
+    similarity: str
+    heads: int
+    steps: int
+    seed: int
+    bootstrap: int
+    confidence: float
 
 
-def read_need(path: Path) -> MeasuredNeed:
-    """The measurement with the largest need in a ``rankwise-need/1`` file."""
-    document = read_json_object(path)
-    if document.get("format") != FORMAT:
-        raise InvalidInputError(
-            f"{path}: expected a file of `rankwise need ... --json` (format {FORMAT!r}), got format "
-            f"{document.get('format')!r}"
-        )
-    settings = _field(path, document, "settings", dict)
-    target = _number(path, settings, "target")
-    found = _field(path, document, "measurements", list)
-    if not found:
-        raise InvalidInputError(f"{path}: measurements: expected at least one, got none")
-    read = [_read_measurement(path, entry, target, len(found)) for entry in found]
-    dims = {one.dim for one in read}
-    if len(dims) > 1:
-        raise InvalidInputError(f"{path}: measurements: expected vectors of one dimension, got {sorted(dims)}")
-    return max(read, key=lambda one: one.rank)
+@dataclass(frozen=True, kw_only=True)
+class NeedSource:
+    """Where the vectors came from: files of vectors, or a model's attention inputs on texts."""
+
+    kind: str
+    keys: Words | None = None
+    keys_in_file: int | None = None
+    queries: Words | None = None
+    queries_in_file: int | None = None
+    model: Words | None = None
+    text: tuple[Words, ...] | None = None
+    texts: int | None = None
+    tokens_each: int | None = None
 
 
-def _read_measurement(path: Path, entry: object, target: float, count: int) -> MeasuredNeed:
-    if not isinstance(entry, dict):
-        raise InvalidInputError(f"{path}: measurements: expected objects, got {type(entry).__name__}")
-    dim, rank, low, high, context = (
-        int(_number(path, entry, key)) for key in ("dim", "need", "need_low", "need_high", "context")
-    )
-    if not 1 <= low <= rank <= high <= dim:
-        raise InvalidInputError(
-            f"{path}: measurements: expected 1 <= need_low <= need <= need_high <= dim, got {(low, rank, high, dim)}"
-        )
-    name = _field(path, entry, "name", str)
-    return MeasuredNeed(
-        name="".join(character if character.isprintable() else "\ufffd" for character in name)[:80],
-        dim=dim,
-        rank=rank,
-        low=low,
-        high=high,
-        target=target,
-        context=context,
-        participation_ratio=_number(path, _field(path, entry, "participation_ratio", dict), "keys", zero=True),
-        measurements=count,
-    )
+@dataclass(frozen=True, kw_only=True)
+class NeedReport:
+    """All that was measured, and from what."""
+
+    rankwise: str
+    """The version that measured it."""
+    source: NeedSource
+    settings: NeedAsked
+    measurements: tuple[NeedMeasurement, ...]
+
+    def __post_init__(self) -> None:
+        if not self.measurements:
+            raise InvalidInputError("measurements: expected at least one, got none")
+        dims = {one.dim for one in self.measurements}
+        if len(dims) > 1:
+            raise InvalidInputError(f"measurements: expected vectors of one dimension, got {sorted(dims)}")
+
+    @property
+    def most_demanding(self) -> NeedMeasurement:
+        """The measurement with the largest need."""
+        return max(self.measurements, key=lambda one: one.need)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return to_document(FORMAT, self)
+
+    def write(self, path: Path) -> None:
+        """To a file."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_document(self.to_json(), path)
 
 
-def _field(path: Path, values: Mapping[str, Any], key: str, kind: type) -> Any:
-    value = values.get(key)
-    if not isinstance(value, kind):
-        raise InvalidInputError(f"{path}: {key}: expected a {kind.__name__}, got {type(value).__name__}")
-    return value
-
-
-def _number(path: Path, values: Mapping[str, Any], key: str, *, zero: bool = False) -> float:
-    """A positive number; ``zero``: or nothing, as the dimension of keys that are all equal."""
-    value = values.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (0 < value < 1e9 or (zero and value == 0)):
-        raise InvalidInputError(f"{path}: {key}: expected a positive number, got {value!r}")
-    return value
+def read_need(path: Path) -> NeedReport:
+    """The report that ``NeedReport.write`` wrote."""
+    return read_document(NeedReport, path, format=FORMAT, made_by="rankwise need ... -o FILE")

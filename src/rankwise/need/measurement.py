@@ -29,6 +29,7 @@ from torch.nn.functional import normalize
 
 from rankwise.errors import InvalidInputError, ShapeError, require_choice, require_int, require_number
 from rankwise.need.curves import Curve, CurvePoint, FormCurve, isotropic_ranks, rank_grid, smallest_rank
+from rankwise.need.document import ContextNeed, IsotropicPoint
 from rankwise.need.forms import balanced_form, inner_product, intrinsic_dimension, moments, pca_form, random_form
 from rankwise.need.isotropic import isotropic_error, isotropic_need
 from rankwise.need.retrieval import Contexts, Interval, Pool, draw_contexts
@@ -66,25 +67,6 @@ class NeedSettings:
         require_int("steps", self.steps, minimum=0)
         require_int("questions", self.questions, minimum=100)
         require_int("seed", self.seed, minimum=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ContextNeed:
-    """The need with another number of keys in a context, by the same forms."""
-
-    context: int
-    need: int
-    need_isotropic: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class IsotropicPoint:
-    """Beside a rank: the isotropic error at the same context, and the bound for two points and H heads, any values."""
-
-    rank: int
-    error: float
-    standard_error: float
-    bound: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from rankwise.recipes.trained import TrainedRun
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report.figures import new_figure
 from rankwise.report.panels import draw_levels, draw_series, rank_axes
-from rankwise.spec import RunSpec, TaskSpec, VectorFile
+from rankwise.spec import NeighborSpec, RunSpec, VectorFile
 from rankwise.train.protocols import Cell, capacity
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Anisotropic(TrainedFigure[Sizes]):
     def runs(self, settings: Sizes, *, sequences: int | None = None, vectors: Path | None = None) -> Iterable[RunSpec]:
         """Every rank on every law, by ``capacity``; ``vectors`` adds the points of a file."""
         tasks = [
-            TaskSpec(
+            NeighborSpec(
                 name="farthest",
                 dim=settings.dim,
                 points=settings.points,
@@ -142,23 +142,23 @@ class Anisotropic(TrainedFigure[Sizes]):
         return titled(figure, [left, right], title)
 
 
-def _task_of_file(path: Path, points: int) -> TaskSpec:
+def _task_of_file(path: Path, points: int) -> NeighborSpec:
     from rankwise.tasks import Rows
     from rankwise.tasks.vector_file import load_vectors
 
     file = VectorFile.of(path)
     vectors = load_vectors(file)
     Rows(vectors)  # a file that cannot be drawn from is better refused before training
-    return TaskSpec(name="farthest", dim=vectors.shape[1], points=points, distribution="rows", vectors_from=file)
+    return NeighborSpec(name="farthest", dim=vectors.shape[1], points=points, distribution="rows", vectors_from=file)
 
 
 @cache
-def describe_data(task: TaskSpec) -> tuple[float, float]:
+def describe_data(task: NeighborSpec) -> tuple[float, float]:
     """Participation ratio of the points' covariance, and error of the best linear predictor."""
     import torch
 
     from rankwise.measure import participation_ratio
-    from rankwise.train.build import build_neighbors
+    from rankwise.tasks.from_spec import build_neighbors
 
     built = build_neighbors(task)
     points = built.sample(_SAMPLES // task.points, torch.Generator().manual_seed(1)).points.flatten(0, 1).double()

@@ -27,7 +27,7 @@ from rankwise.recipes.trained import TrainedRun
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report.figures import new_figure, ramp
 from rankwise.report.panels import draw_series, fine_axes
-from rankwise.spec import RunSpec, TaskSpec, vary
+from rankwise.spec import NeighborSpec, RunSpec, vary
 from rankwise.train.protocols import Cell, capacity
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Biased(TrainedFigure[Sizes]):
         """Every rank with every bias."""
         dim, seen = settings.dim, budget(sequences, settings.sequences)
         for bias in settings.biases:
-            task = TaskSpec(
+            task = NeighborSpec(
                 name="biased",
                 dim=dim,
                 points=2,
@@ -137,11 +137,11 @@ def margin_deviation(dim: int) -> float:
 
 
 @cache
-def linear_error(task: TaskSpec) -> float:
+def linear_error(task: NeighborSpec) -> float:
     """The error of the best linear predictor with a constant."""
     import torch
 
-    from rankwise.train.build import build_neighbors
+    from rankwise.tasks.from_spec import build_neighbors
 
     return build_neighbors(task).baselines(torch.Generator().manual_seed(0), 20_000).linear.mean
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankwise.errors import require_choice, require_int
-from rankwise.spec import RunSpec, TaskSpec
+from rankwise.spec import NeighborSpec, RunSpec
 from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity, paper
 
 TWENTIETH = PAPER_SEQUENCES // 20
@@ -25,9 +25,9 @@ def budget(asked: int | None, preset: int) -> int:
     return preset if asked is None else require_int("--sequences", asked, minimum=1)
 
 
-def farthest(dim: int, points: int) -> TaskSpec:
+def farthest(dim: int, points: int) -> NeighborSpec:
     """The task of the paper's figures."""
-    return TaskSpec(name="farthest", dim=dim, points=points)
+    return NeighborSpec(name="farthest", dim=dim, points=points)
 
 
 def counted(number: int, noun: str) -> str:

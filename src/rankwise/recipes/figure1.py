@@ -114,7 +114,7 @@ def draw_panel(axes: Axes, points: Sequence[Point]) -> None:
         for name, line in lines_of(points, "budget").items()
     ]
     draw_series(axes, lines)
-    draw_levels(axes, trivial_errors(row.dim, row.points), side="left")
+    draw_levels(axes, trivial_errors(row.dim, row.points))
     rank_axes(axes, sorted({point.row.rank for point in points}), counted(row.layers, "layer"))
 
 

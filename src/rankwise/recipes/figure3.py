@@ -103,7 +103,7 @@ class Figure3(TrainedFigure[Sizes]):
                     paper = published("figure3", **size, positions=kind)
                     lines.append(curve(kind, line, x="rank", published=paper, color=colour, marker=marker))
             draw_series(axes, lines)
-            draw_levels(axes, trivial_errors(settings.dim, settings.points), side="left")
+            draw_levels(axes, trivial_errors(settings.dim, settings.points))
             rank_axes(axes, sorted({point.row.rank for point in own}), counted(int(layers), "layer"))
 
         title = f"Positions: farthest of {settings.points} points in {settings.dim} dimensions, $H = d^{{1.5}}/r$"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from rankwise.estimate import Estimate
 from rankwise.recipes.trained import TrainedRun
 from rankwise.spec import RunSpec
 from rankwise.sweep.printable import spreadsheet_cell
@@ -100,17 +100,19 @@ class Point:
 
     def mean(self, column: str) -> float:
         """The mean over seeds."""
-        return math.fsum(float(row.get(column)) for row in self.rows) / len(self.rows)
+        return self.estimate(column).mean
 
     def spread(self, column: str = "error") -> float:
-        """The standard error of that mean: between seeds; of the one validation where there is one seed (0 where that
-        is not known)."""
-        if len(self.rows) == 1:
-            named = f"{column}_se"
-            return float(self.row.get(named)) if hasattr(self.row, named) or named in self.row.extra else 0.0
-        mean = self.mean(column)
-        square = math.fsum((float(row.get(column)) - mean) ** 2 for row in self.rows)
-        return math.sqrt(square / (len(self.rows) - 1) / len(self.rows))
+        """The standard error of that mean."""
+        return self.estimate(column).standard_error
+
+    def estimate(self, column: str) -> Estimate:
+        """The mean over seeds; one seed has the standard error of its validation, 0 where that is not known."""
+        named = f"{column}_se"
+        known = hasattr(self.row, named) or named in self.row.extra
+        return Estimate.over(
+            [float(row.get(column)) for row in self.rows], alone=float(self.row.get(named)) if known else 0.0
+        )
 
 
 def points_of(rows: Sequence[ResultRow], keys: Sequence[str]) -> list[Point]:

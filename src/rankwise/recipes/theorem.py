@@ -23,7 +23,7 @@ from rankwise.recipes.rows import Point, Value, lines_of
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report.figures import COLOURS, MARKERS, new_figure, ramp
 from rankwise.report.panels import Series, draw_levels, draw_series, heads_axes
-from rankwise.spec import RunSpec, TaskSpec, vary
+from rankwise.spec import NeighborSpec, RunSpec, vary
 from rankwise.theory.bounds import Values, error_lower_bound
 from rankwise.theory.kernels import optimal_weights, random_features
 from rankwise.train.protocols import Cell, capacity
@@ -89,7 +89,7 @@ class Theorem(TrainedFigure[Sizes]):
         """The trained heads of the figure; the rest is closed form."""
         seen = budget(sequences, settings.sequences)
         for dim, grid in settings.grids.items():
-            task = TaskSpec(name="nearest", dim=dim, points=2, distribution="orthogonal")
+            task = NeighborSpec(name="nearest", dim=dim, points=2, distribution="orthogonal")
             for rank in grid.ranks:
                 for heads in grid.heads:
                     run = capacity(Cell(task=task, heads=heads, rank=rank, sequences=seen))

@@ -88,13 +88,14 @@ class Values(TrainedFigure[Sizes]):
 
     def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
         """One panel per budget."""
-        levels = trivial_errors(settings.dim, settings.points)
-        levels |= {"linear scores, whole values": linear_scores_level(settings.dim, settings.points)}
+        levels = trivial_errors(settings.dim, settings.points) | {
+            "linear scores, whole values": linear_scores_level(settings.dim, settings.points)
+        }
 
         def draw_budget(axes: Axes, total: Value, own: Sequence[Point]) -> None:
             kinds = lines_of(own, "values").items()
             draw_series(axes, [curve(_LABELS[str(kind)], line, x="rank") for kind, line in kinds])
-            draw_levels(axes, levels, side="left")
+            draw_levels(axes, levels)
             rank_axes(axes, sorted({point.row.rank for point in own}), f"$H = {total}/r$", "query-key rank of a head")
 
         title = f"Values: farthest of {settings.points} points in {settings.dim} dimensions, one layer"

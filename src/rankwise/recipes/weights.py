@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from rankwise.errors import StorageError
+from rankwise.estimate import Estimate
 from rankwise.recipes.trained import TrainedRun
 from rankwise.tasks import NeighborTask
-from rankwise.tasks.baselines import Estimate
 from rankwise.train.checkpoint import read_checkpoint
 from rankwise.train.loop import Training
 
@@ -45,6 +45,4 @@ def error_of(model: nn.Module, task: NeighborTask, examples: int, heads: int = 1
     for done in range(0, examples, at_once):
         batch = task.sample(min(at_once, examples - done), generator)
         errors.append(task.error(model(batch.points), batch).double())
-    values = torch.cat(errors)
-    spread = float(values.std()) / len(values) ** 0.5 if len(values) > 1 else 0.0
-    return Estimate(mean=float(values.mean()), standard_error=spread)
+    return Estimate.over(torch.cat(errors).tolist())

@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy, normalize
 from rankwise.errors import InvalidInputError
 from rankwise.models.running.model import RunningModel
 from rankwise.models.running.texts import texts_a_pass
-from rankwise.shapes.strict_json import read_json_object
+from rankwise.spec.strict_json import read_json_object
 
 _HIDDEN_SHARE = 0.15
 

@@ -23,10 +23,10 @@ from rankwise.models.layouts import LayerRef
 from rankwise.nn import MultiheadAttention
 from rankwise.reduce.reduced_layer import ReducedLayer
 from rankwise.shapes.shape import STATE_BYTES
-from rankwise.shapes.strict_json import read_json_object
 from rankwise.spec import AttentionSpec, RotarySpec
 from rankwise.spec.canonical import plain
 from rankwise.spec.read import from_plain
+from rankwise.spec.strict_json import read_json_object
 
 PLAN, WEIGHTS = "plan.json", "attention.safetensors"
 FORMAT = "rankwise-factored/1"

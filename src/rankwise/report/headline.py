@@ -91,7 +91,7 @@ def best(settings: Sequence[Setting]) -> Figure | None:
     cell = min(settings[0].cells, key=lambda cell: cell.error)
     return Figure(
         value=f"{cell.error:.3g}",
-        label=f"the least {settings[0].unit}: rank {cell.rank}, {_heads(cell)}",
+        label=f"the least {settings[0].task.unit}: rank {cell.rank}, {_heads(cell)}",
         detail=f"{settings[0].title}, {cell.facet}",
     )
 

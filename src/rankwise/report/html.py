@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from rankwise import __version__
+from rankwise.audit.report import AuditReport
 from rankwise.errors import InvalidInputError, MissingExtraError
+from rankwise.need.document import NeedReport
 from rankwise.report.headline import Figure, best, refutations, trade_offs
 from rankwise.report.store_data import StoreData
 from rankwise.report.whole_file import write_whole
@@ -34,8 +36,8 @@ class PageContent:
     """What a page is made of; each part is optional, the explorer is always there."""
 
     store: StoreData | None = None
-    audit: Mapping[str, Any] | None = None
-    need: Mapping[str, Any] | None = None
+    audit: AuditReport | None = None
+    need: NeedReport | None = None
     reduction: Mapping[str, Any] | None = None
     advice: Mapping[str, Any] | None = None
 
@@ -60,9 +62,12 @@ def build_page(content: PageContent) -> str:
     store = content.store
     if store is not None:
         blocks["data-store"] = store.document
-    for name, part in (("audit", content.audit), ("need", content.need), ("reduce", content.reduction)):
-        if part is not None:
-            blocks[f"data-{name}"] = part
+    if content.audit is not None:
+        blocks["data-audit"] = content.audit.to_json()
+    if content.need is not None:
+        blocks["data-need"] = content.need.to_json()
+    if content.reduction is not None:
+        blocks["data-reduce"] = content.reduction
     page: str = (
         _environment()
         .get_template("page.html.j2")
@@ -83,7 +88,7 @@ def build_page(content: PageContent) -> str:
             reduction=content.reduction,
             advice=content.advice,
             until=_day(store.until) if store is not None else None,
-            units=list(dict.fromkeys(setting.unit for setting in store.settings)) if store is not None else [],
+            units=list(dict.fromkeys(setting.task.unit for setting in store.settings)) if store is not None else [],
         )
     )
     return page
@@ -129,7 +134,7 @@ def _title(figures: list[Figure], content: PageContent) -> str:
         claim = f"Half rank errs at least {figures[0].value[:-1]} times as much as full rank"
         return f"{claim} with {figures[0].where}" if several else claim
     if content.audit is not None:
-        return f"What the heads of {content.audit.get('model', 'a model')} use"
+        return f"What the heads of {content.audit.model} use"
     if content.need is not None:
         return "How much rank this data needs"
     return "How much rank, and how many heads?"

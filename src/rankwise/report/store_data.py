@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rankwise.errors import RankwiseError
 from rankwise.report.settings import Setting, finite, settings_of
+from rankwise.spec import RunSpec, TaskSpec, from_plain
 from rankwise.sweep.plan import flatten, varying_keys
 from rankwise.sweep.printable import printable
 from rankwise.sweep.store import FAILURES, Row, read_store
@@ -23,8 +25,8 @@ CURVE_POINTS = 120
 _CURVE = ("steps", "train", "validation")
 _IN_OWN_FIELDS = ("curve", "versions", "attention")
 
-Levels = Callable[[Mapping[str, Any]], Mapping[str, float]]
-"""The errors of trivial predictors for the task of a run's spec; empty where none are known."""
+Levels = Callable[[TaskSpec], Mapping[str, float]]
+"""The errors of predictors without attention; empty where none are known."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,15 +56,24 @@ def read_store_data(directory: Path, levels: Levels | None = None) -> StoreData:
     with read_store(directory) as reader:
         counts = {str(status): count for status, count in reader.counts().items()}
         rows = list(reader.rows())
-    settings = settings_of([row.spec for row in rows], [row.result if row.status == "done" else None for row in rows])
+    results = [row.result if row.status == "done" else None for row in rows]
+    settings = settings_of([_readable(row.spec) for row in rows], results)
     return StoreData(
         name=printable(directory.resolve().name),
         counts=counts,
         seconds=sum(row.seconds for row in rows),
         until=max((row.finished for row in rows if row.finished is not None), default=None),
         settings=settings,
-        document=_document(rows, settings, levels or (lambda spec: {})),
+        document=_document(rows, settings, levels or (lambda task: {})),
     )
+
+
+def _readable(spec: Mapping[str, Any]) -> RunSpec | None:
+    """The spec, or None where it is of a version that this one cannot read: such a run is listed, not drawn."""
+    try:
+        return from_plain(RunSpec, spec)
+    except RankwiseError:
+        return None
 
 
 def _document(rows: Sequence[Row], settings: Sequence[Setting], levels: Levels) -> dict[str, Any]:
@@ -112,9 +123,9 @@ def _setting(setting: Setting, levels: Levels) -> dict[str, Any]:
     return {
         "title": setting.title,
         "dim": setting.dim,
-        "unit": setting.unit,
+        "unit": setting.task.unit,
         "inTheorem": setting.in_theorem,
-        "levels": [{"name": name, "error": error} for name, error in levels(setting.spec).items()],
+        "levels": [{"name": name, "error": error} for name, error in levels(setting.task).items()],
         "cells": [dataclasses.asdict(cell) for cell in setting.cells],
     }
 

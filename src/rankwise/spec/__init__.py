@@ -8,17 +8,17 @@ from rankwise.spec.interface import TokenInterface
 from rankwise.spec.latent import LatentSpec
 from rankwise.spec.match import MatchSpec
 from rankwise.spec.model import ModelSpec
+from rankwise.spec.neighbors import NeighborSpec
 from rankwise.spec.optim import LrMultipliers, OptimSpec
 from rankwise.spec.read import from_plain, parse_json, parse_toml, read_spec
-from rankwise.spec.run import AnyTaskSpec, RunSpec
+from rankwise.spec.run import RunSpec
 from rankwise.spec.sweep import Axis, SweepSpec, vary
-from rankwise.spec.task import TaskSpec
+from rankwise.spec.task import TaskSpec, register_task
 from rankwise.spec.text import TextSpec
 from rankwise.spec.vectors import VectorFile
 from rankwise.spec.write import to_json, to_toml
 
 __all__ = [
-    "AnyTaskSpec",
     "AttentionSpec",
     "Axis",
     "Curriculum",
@@ -28,6 +28,7 @@ __all__ = [
     "LrMultipliers",
     "MatchSpec",
     "ModelSpec",
+    "NeighborSpec",
     "OptimSpec",
     "RotarySpec",
     "RunSpec",
@@ -44,6 +45,7 @@ __all__ = [
     "parse_toml",
     "plain",
     "read_spec",
+    "register_task",
     "run_id",
     "to_json",
     "to_toml",

@@ -1,9 +1,9 @@
 """Values checked against the annotations of a dataclass: one mechanism for files and for Python.
 
 An annotation is one of ``int``, ``float`` (a whole number is accepted and becomes a float), ``bool``, ``str``,
-``Literal[...]``, ``X | None``, ``tuple[X, ...]``, ``tuple[X, Y]`` (a list is accepted), another dataclass (a table
-is accepted) or a union of dataclasses (a table whose ``name`` tells which). Every complaint starts with the path of the
-key.
+``Words``, ``Literal[...]``, ``X | None``, ``tuple[X, ...]``, ``tuple[X, Y]`` (a list is accepted), ``dict[str, X]``,
+another dataclass (a table is accepted) or a family of dataclasses with a method ``by_name`` (a table whose ``name``
+tells which). Every complaint starts with the path of the key.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from rankwise.errors import InvalidInputError, SpecError, nearest_name
 
 T = TypeVar("T")
+
+Words = Annotated[str, 4000]
+"""A sentence or a path, where a plain ``str`` is a name of at most 200 characters."""
 
 # What a person calls the simple types in a file.
 _NAMES: dict[Any, str] = {int: "a whole number", float: "a finite number", bool: "true or false", str: "a string"}
@@ -31,7 +34,7 @@ def kinds(cls: Any) -> dict[str, Any]:
 @cache
 def _layout(cls: Any) -> tuple[dict[str, Any], frozenset[str]]:
     """The annotations of a dataclass, and which of its fields have no default."""
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, include_extras=True)
     required = frozenset(f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING)
     return {field.name: hints[field.name] for field in fields(cls)}, required
 
@@ -54,14 +57,22 @@ def convert(kind: Any, value: object, path: str) -> Any:
         options = get_args(kind)
         if value is None and NoneType in options:
             return None
-        inner = [option for option in options if option is not NoneType]
-        return convert(inner[0] if len(inner) == 1 else _named(inner, value, path), value, path)
+        (inner,) = (option for option in options if option is not NoneType)
+        return convert(inner, value, path)
+    if origin is Annotated:
+        return _str(value, path, limit=get_args(kind)[1])
+    if origin is dict:
+        return _dict(get_args(kind)[1], value, path)
     if origin is Literal:
         return _choice(get_args(kind), value, path)
     if origin is tuple:
         return _tuple(get_args(kind), value, path)
+    if isinstance(kind, type) and isinstance(value, kind) and kind not in _SIMPLE:
+        return value
+    if hasattr(kind, "by_name"):
+        return build(_named(kind, value, path), value, path)
     if isinstance(kind, type) and is_dataclass(kind):
-        return value if isinstance(value, kind) else build(kind, value, path)
+        return build(kind, value, path)
     return _SIMPLE[kind](value, path)
 
 
@@ -123,13 +134,11 @@ def shorten(text: str, limit: int = 80) -> str:
     return clean if len(clean) <= limit else clean[: limit - 3] + "..."
 
 
-def _named(options: list[Any], value: object, path: str) -> Any:
-    """Which of several dataclasses ``value`` is, or is a table for: the one whose ``name`` may be the table's."""
-    if isinstance(value, tuple(options)):
-        return type(value)
+def _named(kind: Any, value: object, path: str) -> Any:
+    """Which dataclass of the family ``kind`` the table ``value`` is for, by its ``name``."""
     if not isinstance(value, Mapping):
         raise SpecError(f"{path}: expected a table, got {describe(value)}")
-    by_name = {name: option for option in options for name in get_args(kinds(option)["name"])}
+    by_name = kind.by_name(value.get("name"))
     if "name" not in value:
         raise SpecError(f"{join(path, 'name')}: missing, expected one of {', '.join(map(repr, by_name))}")
     return by_name[_choice(tuple(by_name), value["name"], join(path, "name"))]
@@ -153,6 +162,12 @@ def _tuple(kinds_inside: tuple[Any, ...], value: object, path: str) -> tuple[Any
         raise SpecError(f"{path}: expected a list of {len(kinds_inside)} values, got {len(value)}")
     pairs = zip(kinds_inside, value, strict=True)
     return tuple(convert(kind, item, f"{path}[{index}]") for index, (kind, item) in enumerate(pairs))
+
+
+def _dict(kind: Any, value: object, path: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise SpecError(f"{path}: expected a table, got {describe(value)}")
+    return {str(key): convert(kind, item, join(path, shorten(str(key)))) for key, item in value.items()}
 
 
 def _int(value: object, path: str) -> int:
@@ -182,12 +197,12 @@ def _bool(value: object, path: str) -> bool:
     return value
 
 
-def _str(value: object, path: str) -> str:
+def _str(value: object, path: str, limit: int = 200) -> str:
     if not isinstance(value, str):
         raise SpecError(f"{path}: expected a string, got {describe(value)}")
     # Names end up in terminals, tables, file names and pages: no escape sequences, no lone surrogates.
-    if not value.isprintable() or len(value) > 200:
-        raise SpecError(f"{path}: expected at most 200 printable characters, got {describe(value)}")
+    if not value.isprintable() or len(value) > limit:
+        raise SpecError(f"{path}: expected at most {limit} printable characters, got {describe(value)}")
     return value
 
 

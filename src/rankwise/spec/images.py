@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from rankwise.errors import InvalidInputError, require_int, require_sha256
 from rankwise.spec.fields import settle
 from rankwise.spec.interface import TokenInterface
+from rankwise.spec.task import TaskSpec, register_task
 
 SIDES = {"digits": 8, "mnist": 28}
 CLASSES = 10
 
 
+@register_task
 @dataclass(frozen=True, kw_only=True)
-class ImagesSpec:
+class ImagesSpec(TaskSpec):
     """Ten classes of square grey images cut into patches of ``patch`` x ``patch`` pixels, one token a patch.
 
     ``digits``: the 1,797 images of 8 x 8 that come with scikit-learn, every fifth held out. ``mnist``: 28 x 28 from
     ``path`` (a directory of idx files, or of CSV files, see ``tasks.images``) with its own test set; ``sha256`` then
     says which bytes they are. Training images are moved by up to ``shift`` pixels in each direction.
     """
+
+    builder: ClassVar[str] = "rankwise.tasks.images:ImagePatches"
+    unit: ClassVar[str] = "share of images misread"
+    performance: ClassVar[str] = "accuracy"
+    lower_is_better: ClassVar[bool] = False
+    tokens_are: ClassVar[str] = "the number of patches"
 
     name: Literal["images"] = "images"
     source: Literal["digits", "mnist"]
@@ -55,10 +63,22 @@ class ImagesSpec:
         """N: patches of an image."""
         return (self.side // self.patch) ** 2
 
-    asked = tokens
-    vectors = tokens
-
     @property
     def interface(self) -> TokenInterface:
         """The pixels of a patch in, ten logits out of the mean over patches."""
         return TokenInterface(features=self.patch**2, outputs=CLASSES, pooled=True)
+
+    @property
+    def title(self) -> str:
+        """Images of digits in 16 patches."""
+        return f"Images of {self.source} in {self.tokens} patches"
+
+    @property
+    def data(self) -> str:
+        """Which images."""
+        return self.source
+
+    @property
+    def reads_files(self) -> bool:
+        """True: the images."""
+        return True

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.spec.fields import settle
 from rankwise.spec.interface import TokenInterface
+from rankwise.spec.task import TaskSpec, register_task
 
 Function = Literal["linear", "sparse_linear", "relu", "tree", "nearest"]
 
@@ -41,8 +42,9 @@ class Curriculum:
             require_int(name, getattr(self, name), minimum=0)
 
 
+@register_task
 @dataclass(frozen=True, kw_only=True)
-class InContextSpec:
+class InContextSpec(TaskSpec):
     """Prompts x_1, f(x_1), x_2, f(x_2), ...: predict each f(x_k) from the ``points`` - 1 or fewer examples before it.
 
     Every prompt has a fresh f and x_k ~ N(0, I) in ``dim`` dimensions. ``function``:
@@ -55,6 +57,11 @@ class InContextSpec:
 
     Tokens are those of the paper: x_k, then (f(x_k), 0, ..., 0), the last value left out.
     """
+
+    builder: ClassVar[str] = "rankwise.tasks.in_context:InContext"
+    unit: ClassVar[str] = "squared error over the function's variance"
+    performance: ClassVar[str] = "squared error / variance"
+    tokens_are: ClassVar[str] = "2 task.points - 1"
 
     name: Literal["in_context"] = "in_context"
     function: Literal["linear", "sparse_linear", "relu", "tree", "nearest"]
@@ -128,9 +135,6 @@ class InContextSpec:
         """N: examples and values interleaved, without the last value, which nothing is asked after."""
         return 2 * self.points - 1
 
-    asked = tokens
-    vectors = tokens
-
     @property
     def interface(self) -> TokenInterface:
         """How the stack reads the tokens."""
@@ -144,3 +148,9 @@ class InContextSpec:
         return min(self.dim, c.dims_start + c.dims_step * rounds), min(
             self.points, c.points_start + c.points_step * rounds
         )
+
+    @property
+    def title(self) -> str:
+        """In-context linear functions of 5 dimensions, 11 examples."""
+        function = self.function.replace("_", " ")
+        return f"In-context {function} functions of {self.dim} dimensions, {self.points} examples"

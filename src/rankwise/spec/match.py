@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.spec.fields import settle
 from rankwise.spec.interface import TokenInterface
+from rankwise.spec.task import TaskSpec, register_task
 
 
+@register_task
 @dataclass(frozen=True, kw_only=True)
-class MatchSpec:
+class MatchSpec(TaskSpec):
     """For each of ``points`` numbers below ``modulus``: does one (match2) or a pair (match3) sum with it to 0?
 
     Sums are modulo ``modulus``; positions may repeat, as in the paper. One head of constant size does Match2 (with M
     polynomial in N); for Match3 the paper proves that one layer needs heads x rank x precision of at least
     Omega(N / log log N) bits. ``modulus`` defaults to the value that makes about half of the answers yes.
     """
+
+    builder: ClassVar[str] = "rankwise.tasks.match:Match"
+    unit: ClassVar[str] = "share of positions answered wrongly"
+    performance: ClassVar[str] = "accuracy"
+    lower_is_better: ClassVar[bool] = False
 
     name: Literal["match2", "match3"]
     points: int
@@ -47,10 +54,12 @@ class MatchSpec:
         """N."""
         return self.points
 
-    asked = tokens
-    vectors = tokens
-
     @property
     def interface(self) -> TokenInterface:
         """A table of the numbers in, one logit a number out."""
         return TokenInterface(vocabulary=self.modulo, outputs=1)
+
+    @property
+    def title(self) -> str:
+        """Match2 among 8 numbers below 12."""
+        return f"{self.name.capitalize()} among {self.points} numbers below {self.modulo}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TypeVar
 
 from rankwise.errors import SpecError
+from rankwise.spec import strict_json
 from rankwise.spec.fields import build, join, shorten
 
 T = TypeVar("T")
@@ -49,15 +49,7 @@ def parse_toml(cls: type[T], text: str) -> T:
 
 def parse_json(cls: type[T], text: str) -> T:
     """The spec of class ``cls`` that ``text`` spells in strict JSON (no NaN, no infinity, no duplicate keys)."""
-    try:
-        table = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_no_constant)
-        return build(cls, _without_duplicates(table, ""), "")
-    except json.JSONDecodeError as error:
-        raise SpecError(f"line {error.lineno}, column {error.colno}: expected strict JSON: {error.msg}") from None
-    except SpecError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise SpecError(f"the file: expected JSON of sensible size, got {shorten(str(error))}") from None
+    return build(cls, strict_json.parse_json(text), "")
 
 
 def _read_text(path: Path) -> str:
@@ -72,28 +64,6 @@ def _read_text(path: Path) -> str:
         return content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise SpecError(f"{path}: expected UTF-8 text, got other bytes at position {error.start}") from None
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """A JSON object before its keys are known to be distinct."""
-
-
-def _without_duplicates(value: Any, path: str) -> Any:
-    if isinstance(value, _Pairs):
-        table: dict[str, Any] = {}
-        for key, inner in value:
-            here = join(path, shorten(key))
-            if key in table:
-                raise SpecError(f"{here}: duplicate key")
-            table[key] = _without_duplicates(inner, here)
-        return table
-    if isinstance(value, list):
-        return [_without_duplicates(inner, f"{path}[{index}]") for index, inner in enumerate(value)]
-    return value
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise SpecError(f"the file: expected finite numbers, got {name}")
 
 
 _PLACE = re.compile(r"\(at line (\d+), column \d+\)")

@@ -8,21 +8,13 @@ from typing import Literal
 from rankwise.errors import InvalidInputError, require_int, require_number
 from rankwise.spec.canonical import run_id
 from rankwise.spec.fields import settle
-from rankwise.spec.images import ImagesSpec
-from rankwise.spec.in_context import InContextSpec
-from rankwise.spec.match import MatchSpec
 from rankwise.spec.model import ModelSpec
+from rankwise.spec.neighbors import NeighborSpec
 from rankwise.spec.optim import OptimSpec
 from rankwise.spec.task import TaskSpec
-from rankwise.spec.text import TextSpec
-
-AnyTaskSpec = TaskSpec | InContextSpec | MatchSpec | TextSpec | ImagesSpec
 
 MAX_PARAMETERS = 10**10
 MAX_NUMBERS_A_BATCH = 10**10
-
-# What a task calls the number of its tokens, where it is not task.points.
-_TOKENS_OF = {"in_context": "2 task.points - 1", "text": "task.context", "images": "the number of patches"}
 
 # Changing such a field asks for the same numbers, so it leaves the run's id alone.
 _NOT_IDENTITY = {"identity": False}
@@ -40,7 +32,7 @@ class RunSpec:
     start, after each quarter of the steps, and at the end.
     """
 
-    task: TaskSpec | InContextSpec | MatchSpec | TextSpec | ImagesSpec
+    task: TaskSpec
     model: ModelSpec
     optim: OptimSpec
     seed: int = 0
@@ -66,23 +58,10 @@ class RunSpec:
     def _check_fit(self) -> None:
         """That this model can read and answer this task."""
         task, model, tokens = self.task, self.model, self.task.tokens
-        if isinstance(task, TaskSpec):
-            if model.dim != task.dim:
-                raise InvalidInputError(f"model.dim: expected task.dim = {task.dim}, got {model.dim}")
-            if model.kv_lora_rank is not None and task.queries is not None:
-                raise InvalidInputError(
-                    f"model.kv_lora_rank: expected none for {task.name!r}, whose queries are not points; "
-                    f"latent attention attends to its own tokens"
-                )
-        else:
-            if model.generalized is not None:
-                raise InvalidInputError(f"model.generalized: expected none for {task.name!r}, which is read as tokens")
-            if task.interface.causal and not model.causal:
-                raise InvalidInputError(f"model.causal: expected true for {task.name!r}: later tokens hold the answers")
+        task.check_model(model)
         if 0 < model.max_points < tokens:
             raise InvalidInputError(
-                f"model.max_points: expected at least {_TOKENS_OF.get(task.name, 'task.points')} = {tokens}, "
-                f"got {model.max_points}"
+                f"model.max_points: expected at least {task.tokens_are} = {tokens}, got {model.max_points}"
             )
 
     def _check_size(self) -> None:
@@ -106,9 +85,9 @@ class RunSpec:
         return self.model.parameters() + (0 if interface is None else interface.parameters(self.model.dim))
 
     @property
-    def neighbors(self) -> TaskSpec:
+    def neighbors(self) -> NeighborSpec:
         """The task, of a run that is about neighbour search."""
-        if not isinstance(self.task, TaskSpec):
+        if not isinstance(self.task, NeighborSpec):
             raise InvalidInputError(f"task: expected a neighbour search, got {self.task.name!r}")
         return self.task
 

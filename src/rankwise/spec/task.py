@@ -1,114 +1,96 @@
-"""Which function the network has to learn, on which data."""
+"""What every task says of itself, and which tasks there are.
+
+A task is a spec (what it is) and a class in ``rankwise.tasks`` (its examples). The spec names the class, its unit, and
+what a token is, so that nothing else has to know one task from another. A package of its own registers a task with
+``register_task`` in a module that it names as an entry point of the group ``rankwise.tasks``.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from abc import ABC, abstractmethod
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, ClassVar, TypeVar, get_args
 
-from rankwise.errors import InvalidInputError, require_int
-from rankwise.spec.fields import settle
-from rankwise.spec.vectors import VectorFile
+from rankwise.errors import InvalidInputError
+from rankwise.spec.fields import kinds
+from rankwise.spec.interface import TokenInterface
+
+if TYPE_CHECKING:
+    from rankwise.spec.model import ModelSpec
+
+T = TypeVar("T", bound="type[TaskSpec]")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskSpec:
-    """A neighbour-search task: ``points`` vectors of dimension ``dim`` on the unit sphere, and a target for each query.
+class TaskSpec(ABC):
+    """What a network has to learn. Subclasses are frozen dataclasses whose ``name`` tells tasks apart in files."""
 
-    ``nearest``: the point with the largest inner product with the query; ``queries`` queries apart from the points
-    (default 1). ``farthest``: for every point, the point with the smallest inner product with it; the points are their
-    own queries, so ``queries`` stays unset. ``biased``: ``sum_k coefficients[k] * f_k`` on an orthogonal pair, where
-    ``f_k`` is the first point if ``<x_1 - x_2, y> + biases[k] > 0`` and the second otherwise, ``y ~ N(0, I/dim)``.
+    name: str
+    builder: ClassVar[str]
+    """``module:callable`` that makes the task of a spec; imported when a run is built."""
+    unit: ClassVar[str]
+    """What an error counts, for the axes of a figure."""
+    performance: ClassVar[str]
+    """What readers compare, where that is not the error."""
+    lower_is_better: ClassVar[bool] = True
+    """Whether performance is the error; otherwise it is 1 - error."""
+    tokens_are: ClassVar[str] = "task.points"
+    """The number of tokens in terms of the spec's fields."""
 
-    ``distribution`` of the points: "uniform" on the sphere, "orthogonal" (a random orthonormal set, ``points <= dim``),
-    "power_law" (the i-th principal axis has variance proportional to ``i**-alpha``, ``alpha > 0``), or "rows" (distinct
-    rows of the file ``vectors_from``, scaled to unit length).
-    """
-
-    name: Literal["nearest", "farthest", "biased"]
-    dim: int
-    points: int
-    distribution: Literal["uniform", "orthogonal", "power_law", "rows"] = "uniform"
-    queries: int | None = None
-    alpha: float = 0.0
-    biases: tuple[float, ...] = ()
-    coefficients: tuple[float, ...] = ()
-    vectors_from: VectorFile | None = None
-
-    def __post_init__(self) -> None:
-        settle(self)
-        require_int("dim", self.dim, minimum=1)
-        require_int("points", self.points, minimum=2)
-        self._check_queries()
-        self._check_distribution()
-        self._check_biases()
-
-    def _check_queries(self) -> None:
-        if self.name == "farthest":
-            if self.queries is not None:
-                raise InvalidInputError(
-                    f"queries: expected none for 'farthest' (every point is a query), got {self.queries}"
-                )
-        elif self.queries is None:
-            object.__setattr__(self, "queries", 1)
-        else:
-            require_int("queries", self.queries, minimum=1)
-
-    def _check_distribution(self) -> None:
-        if (self.distribution == "power_law") != (self.alpha > 0) or self.alpha < 0:
-            raise InvalidInputError(
-                f"alpha: expected a positive number exactly when distribution = 'power_law', "
-                f"got distribution = {self.distribution!r} with alpha = {self.alpha:g}"
-            )
-        if (self.distribution == "rows") != (self.vectors_from is not None):
-            raise InvalidInputError(
-                f"vectors_from: expected a file exactly when distribution = 'rows', got distribution = "
-                f"{self.distribution!r} {'without one' if self.vectors_from is None else 'with one'}"
-            )
-        if self.distribution == "orthogonal":
-            if self.points > self.dim:
-                raise InvalidInputError(
-                    f"points: expected at most dim = {self.dim} orthogonal points, got {self.points}"
-                )
-            if self.name == "farthest":
-                raise InvalidInputError(
-                    "distribution: expected 'uniform' or 'power_law' for 'farthest', got 'orthogonal' "
-                    "(orthogonal points are all equally far from each other)"
-                )
-
-    def _check_biases(self) -> None:
-        if self.name != "biased":
-            for name in ("biases", "coefficients"):
-                if getattr(self, name):
-                    raise InvalidInputError(f"{name}: expected none for {self.name!r}, got {len(getattr(self, name))}")
-            return
-        if self.points != 2 or self.queries != 1:
-            raise InvalidInputError(
-                f"points: expected 2 with one query for 'biased', got {self.points} with {self.queries}"
-            )
-        if self.distribution != "orthogonal":
-            raise InvalidInputError(f"distribution: expected 'orthogonal' for 'biased', got {self.distribution!r}")
-        if not self.biases or len(self.coefficients) != len(self.biases):
-            raise InvalidInputError(
-                f"coefficients: expected one for each bias, at least one, "
-                f"got {len(self.coefficients)} for {len(self.biases)} biases"
-            )
+    @property
+    @abstractmethod
+    def tokens(self) -> int:
+        """N, the tokens that keys and values are read from."""
 
     @property
     def asked(self) -> int:
-        """Q, how many queries an example has; those of "farthest" are its points."""
-        return self.points if self.queries is None else self.queries
+        """Q, how many queries an example has."""
+        return self.tokens
 
     @property
     def vectors(self) -> int:
-        """How many vectors an example holds: the points and the queries that are not points."""
-        return self.points + (self.queries or 0)
+        """How many vectors an example holds."""
+        return self.tokens
 
     @property
-    def tokens(self) -> int:
-        """N, the vectors that keys and values are read from."""
-        return self.points
+    @abstractmethod
+    def interface(self) -> TokenInterface | None:
+        """How the stack reads tokens and answers them; None: it reads and answers vectors."""
 
     @property
-    def interface(self) -> None:
-        """None: the stack reads and answers the vectors themselves."""
-        return None
+    @abstractmethod
+    def title(self) -> str:
+        """The task in a few words."""
+
+    @property
+    def data(self) -> str:
+        """What the examples are made of, in a word."""
+        return "drawn"
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether building the task reads a file."""
+        return False
+
+    def check_model(self, model: ModelSpec) -> None:
+        """Refuse a model that cannot read or answer this task."""
+        if model.generalized is not None:
+            raise InvalidInputError(f"model.generalized: expected none for {self.name!r}, which is read as tokens")
+        if self.interface is not None and self.interface.causal and not model.causal:
+            raise InvalidInputError(f"model.causal: expected true for {self.name!r}: later tokens hold the answers")
+
+    @classmethod
+    def by_name(cls, name: object) -> dict[str, type[TaskSpec]]:
+        """All tasks by their names, those of other packages too where ``name`` is not one of ours."""
+        if name not in _TASKS:
+            for plugin in entry_points(group="rankwise.tasks"):
+                plugin.load()
+        return dict(_TASKS)
+
+
+_TASKS: dict[str, type[TaskSpec]] = {}
+
+
+def register_task(kind: T) -> T:
+    """Let specs name this task: a decorator of its class."""
+    _TASKS.update(dict.fromkeys(get_args(kinds(kind)["name"]), kind))
+    return kind

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rankwise.errors import InterruptedSweepError, RunsFailedError
-from rankwise.spec import AnyTaskSpec, ImagesSpec, RunSpec, TaskSpec, TextSpec
+from rankwise.spec import RunSpec
 from rankwise.sweep.database import database
 from rankwise.sweep.engines.protocol import TRAIN
 from rankwise.sweep.engines.where import Where
@@ -54,9 +54,9 @@ def _left_to_do(plan: Plan, directory: Path, *, retry: bool) -> list[RunSpec]:
 
 def require_data(runs: Iterable[RunSpec]) -> None:
     """That every file of texts, images or vectors is there, whole, and the one its spec was written for."""
-    tasks = {run.task for run in runs if _reads_files(run.task)}
+    tasks = {run.task for run in runs if run.task.reads_files}
     if tasks:
-        from rankwise.train.build import build_task
+        from rankwise.tasks import build_task
 
         for task in tasks:
             build_task(task)
@@ -68,10 +68,6 @@ def require_device(runs: Iterable[RunSpec]) -> None:
         from rankwise.train.device import pick_device
 
         pick_device("cuda")
-
-
-def _reads_files(task: AnyTaskSpec) -> bool:
-    return isinstance(task, TextSpec | ImagesSpec) or (isinstance(task, TaskSpec) and task.vectors_from is not None)
 
 
 def raise_for_failures(plan: Plan, outcome: Outcome, directory: Path) -> None:

@@ -1,7 +1,8 @@
 """Tasks: data with a known best answer, and the trivial predictors that put every error in proportion."""
 
-from rankwise.tasks.baselines import Baselines, Estimate, LinearPredictor, fit_linear
+from rankwise.tasks.baselines import Baselines, LinearPredictor, fit_linear
 from rankwise.tasks.batch import Batch, TokenBatch, squared_error
+from rankwise.tasks.from_spec import build_task, levels_of
 from rankwise.tasks.images import ImagePatches
 from rankwise.tasks.in_context import InContext
 from rankwise.tasks.linear_scores import linear_scores_error
@@ -15,7 +16,6 @@ __all__ = [
     "Baselines",
     "Batch",
     "BiasedNearestNeighbor",
-    "Estimate",
     "FarthestNeighbor",
     "Gaussian",
     "ImagePatches",
@@ -32,7 +32,9 @@ __all__ = [
     "Text",
     "TokenBatch",
     "Uniform",
+    "build_task",
     "fit_linear",
+    "levels_of",
     "linear_scores_error",
     "squared_error",
 ]

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankwise.errors import require_int
+from rankwise.estimate import Estimate
 from rankwise.tasks.batch import Batch, squared_error
 
 _NUMBERS_AT_ONCE = 2**22
@@ -44,14 +45,6 @@ class PredictableTask(Protocol):
     def mean_prediction(self, batch: Batch) -> Float[Tensor, "B Q D"]:
         """The answer of who knows the points and ignores the query."""
         ...
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over independent examples and the standard error of that mean."""
-
-    mean: float
-    standard_error: float
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,10 @@ class ImagePatches:
         """Cross-entropy in nats."""
         return {"cross_entropy": self.loss(prediction, batch)}
 
+    def levels(self, examples: int) -> dict[str, float]:
+        """Logistic regression on the same pixels, on all test images."""
+        return {"logistic": logistic_error(self)}
+
     @property
     def _background(self) -> float:
         mean, deviation = self._scale

@@ -62,6 +62,10 @@ class InContext:
         """The error after 0, 1, ..., P - 1 examples."""
         return {"by_examples": self._squared(prediction, batch)}
 
+    def levels(self, examples: int) -> dict[str, float]:
+        """None."""
+        return {}
+
     def _squared(self, prediction: Tensor, batch: TokenBatch) -> Float[Tensor, "B P"]:
         if prediction.ndim != 3 or prediction.shape[:2] != batch.tokens.shape[:2] or prediction.shape[2] != 1:
             wanted = [*batch.tokens.shape[:2], 1]

@@ -13,7 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rankwise.tasks.baselines import Estimate, estimate_baselines
+from rankwise.estimate import Estimate
+from rankwise.tasks.baselines import estimate_baselines
 from rankwise.tasks.batch import Batch
 from rankwise.tasks.neighbors import NeighborTask
 

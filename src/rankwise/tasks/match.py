@@ -64,6 +64,10 @@ class Match:
         """Bits a position, and the share of yes: always answering the commoner is wrong min(yes, 1 - yes) often."""
         return {"bits": self.loss(prediction, batch), "yes": batch.targets.mean(dim=1)}
 
+    def levels(self, examples: int) -> dict[str, float]:
+        """None."""
+        return {}
+
     def _logits(self, prediction: Tensor, batch: TokenBatch) -> Float[Tensor, "B N"]:
         if prediction.shape != (*batch.targets.shape, 1):
             raise ShapeError(

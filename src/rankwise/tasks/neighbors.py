@@ -87,6 +87,11 @@ class NeighborTask(ABC):
         """None."""
         return {}
 
+    def levels(self, examples: int) -> dict[str, float]:
+        """Predicting 0, the mean of the points, or the best linear map of the inputs (estimated)."""
+        found = self.baselines(torch.Generator().manual_seed(0), examples)
+        return {"zero": found.zero.mean, "mean of points": found.mean.mean, "best linear": found.linear.mean}
+
     def baselines(self, generator: torch.Generator, samples: int = 4096) -> Baselines:
         """Errors of zero, mean of points and best linear predictor on ``samples`` examples."""
         return estimate_baselines(self, generator, samples)

@@ -26,13 +26,17 @@ class Task(Protocol[B]):
         ...
 
     def loss(self, prediction: Tensor, batch: B) -> Float[Tensor, " B"]:
-        """What training minimises, one number an example."""
+        """What training minimises, one number per example."""
         ...
 
     def error(self, prediction: Tensor, batch: B) -> Float[Tensor, " B"]:
-        """What the run is judged by, one number an example."""
+        """What the run is judged by, one number per example."""
         ...
 
     def details(self, prediction: Tensor, batch: B) -> dict[str, Float[Tensor, "B ..."]]:
         """Further numbers of each example by name, of which the result keeps means and standard errors."""
+        ...
+
+    def levels(self, examples: int) -> dict[str, float]:
+        """The errors of predictors without attention by name, on about so many held-out examples; empty: none known."""
         ...

@@ -80,6 +80,11 @@ class Text:
         """Bits per byte where there is context."""
         return {"later_half": self._bits(prediction, batch)[:, self.spec.context // 2 :].mean(dim=1)}
 
+    def levels(self, examples: int) -> dict[str, float]:
+        """Tables of single bytes and of pairs."""
+        shown = self.held_out(1, examples, torch.Generator(), dtype=torch.float32)
+        return {"unigram": unigram_bits(self, shown), "bigram": bigram_bits(self, shown)}
+
     def _bits(self, prediction: Tensor, batch: TokenBatch) -> Float[Tensor, "B N"]:
         if prediction.shape != (*batch.targets.shape, 256):
             raise ShapeError(

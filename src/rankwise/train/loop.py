@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from rankwise.spec import RunSpec, derived_seed, from_plain
-from rankwise.tasks import Batch, TokenBatch
-from rankwise.train.build import DTYPES, build_model, build_task
+from rankwise.tasks import Batch, TokenBatch, build_task
+from rankwise.train.build import DTYPES, build_model
 from rankwise.train.checkpoint import State, find_checkpoint, write_checkpoint
 from rankwise.train.contract import Diverged, Stopped, WorkerContext
 from rankwise.train.device import device_name, pick_device

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rankwise.errors import InvalidInputError, require_int
-from rankwise.spec import LrMultipliers, ModelSpec, OptimSpec, RunSpec, TaskSpec
+from rankwise.spec import LrMultipliers, ModelSpec, NeighborSpec, OptimSpec, RunSpec
 
 PAPER_SEQUENCES = 25_600_000
 """1000 epochs of 100 batches of 256."""
@@ -29,7 +29,7 @@ class Cell:
     """One point of a figure: a task, ``layers`` layers of ``heads`` heads of rank ``rank``, and at most ``sequences``
     training examples."""
 
-    task: TaskSpec
+    task: NeighborSpec
     layers: int = 1
     heads: int
     rank: int

@@ -14,7 +14,8 @@ from rankwise.recipes.tokens.runs import RANKS, TIMES
 from rankwise.recipes.trained import TrainedRun
 from rankwise.spec import ImagesSpec, InContextSpec, MatchSpec, RunSpec, TextSpec, plain
 from rankwise.spec.read import from_plain
-from rankwise.train.build import build_model, build_task
+from rankwise.tasks import build_task
+from rankwise.train.build import build_model
 from rankwise.train.probe import snapshot
 
 FIGURES = ("in-context", "language", "images", "saturation", "depth", "match")

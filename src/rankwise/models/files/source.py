@@ -17,7 +17,7 @@ import numpy as np
 from rankwise.errors import InvalidInputError, MissingExtraError, nearest_name, require_int
 from rankwise.models.files.safetensors_file import SafetensorsFile, refuse_pickle
 from rankwise.models.files.tensor_file import RealArray, TensorFile, TensorInfo
-from rankwise.shapes.strict_json import read_json_object
+from rankwise.spec.strict_json import read_json_object
 
 INDEX = "model.safetensors.index.json"
 MAX_INDEX_BYTES = 64 * 2**20

@@ -19,7 +19,7 @@ from rankwise.recipes.curves import curve
 from rankwise.recipes.rows import Point, lines_of
 from rankwise.recipes.tokens import images, language
 from rankwise.recipes.tokens.families import levels_of, task_of
-from rankwise.recipes.tokens.runs import PERFORMANCE, TokenFigure, split_data, verdict
+from rankwise.recipes.tokens.runs import TokenFigure, split_data, verdict
 from rankwise.recipes.trained_figure import Settings
 from rankwise.report.figures import COLOURS, new_figure
 from rankwise.report.panels import draw_levels, draw_series
@@ -96,7 +96,7 @@ def _layers(point: Point) -> int:
 
 def _reached(point: Point) -> str:
     shown = f"{point.mean('performance'):.3f} ± {point.spread():.3f}"  # performance is the error, or 1 minus it
-    return f"with {counted(_layers(point), 'layer')} reaches {shown} {PERFORMANCE[task_of([point])]}"
+    return f"with {counted(_layers(point), 'layer')} reaches {shown} {task_of([point]).performance}"
 
 
 def _draw(axes: Axes, points: Sequence[Point]) -> None:
@@ -118,8 +118,8 @@ def _draw(axes: Axes, points: Sequence[Point]) -> None:
     axes.xaxis.set_major_formatter(EngFormatter())
     axes.minorticks_off()
     axes.set_xlabel("operations of a forward pass, one sequence (numbers: layers)")
-    axes.set_ylabel(PERFORMANCE[task_of(points)])
-    axes.set_title(f"{task_of(points)}: {counted(points[0].row.heads, 'head')}, d = {points[0].row.dim}")
+    axes.set_ylabel(task_of(points).performance)
+    axes.set_title(f"{points[0].get('task')}: {counted(points[0].row.heads, 'head')}, d = {points[0].row.dim}")
     axes.legend(fontsize=7)
 
 

@@ -10,11 +10,11 @@ from rankwise.recipes.cells import counted
 from rankwise.recipes.curves import curve
 from rankwise.recipes.rows import Point, Value, lines_of
 from rankwise.recipes.tokens.knees import Knee, find_knee
-from rankwise.recipes.tokens.runs import PERFORMANCE, TIMES, Budget, TokenFigure, lower_is_better, token_run
+from rankwise.recipes.tokens.runs import TIMES, Budget, TokenFigure, token_run
 from rankwise.recipes.trained_figure import S, Settings
 from rankwise.report.figures import COLOURS, GUIDE, new_figure, ramp
 from rankwise.report.panels import Series, draw_levels, draw_series
-from rankwise.spec import AnyTaskSpec, RunSpec
+from rankwise.spec import RunSpec, TaskSpec
 from rankwise.theory.occupancy import hardmax_rank_mean
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _SHOWN = {"hardmax": "hardmax", "effective": "effective", "above_0.01": "above 1
 class Family(Settings):
     """``sizes`` of ``rank``, or with ``latent`` (the fixed rank) of ``kv_lora_rank``; everything else stays."""
 
-    task: Callable[[str | None], AnyTaskSpec]
+    task: Callable[[str | None], TaskSpec]
     """The task on the user's own data, if any, which it reads and checks."""
     dim: int
     layers: int
@@ -81,7 +81,7 @@ class FamilyFigure(FamiliesFigure[Family]):
         """Three panels: performance, ranks before and after training, and hardmax rank through training."""
         figure = new_figure(13.5, 4.0)
         performance, ranks, during = figure.subplots(1, 3)
-        unit = PERFORMANCE[task_of(points)]
+        unit = task_of(points).performance
         draw_series(performance, [curve(unit, points, x="size", y="performance")])
         draw_levels(performance, levels_of(points))
         performance.set_ylabel(unit)
@@ -93,9 +93,10 @@ class FamilyFigure(FamiliesFigure[Family]):
         return figure
 
 
-def task_of(points: Sequence[Point]) -> str:
-    """The name of the task that all have."""
-    return str(points[0].get("task"))
+def task_of(points: Sequence[Point]) -> type[TaskSpec]:
+    """The kind of task that all have."""
+    name = str(points[0].get("task"))
+    return TaskSpec.by_name(name)[name]
 
 
 def size_name(points: Sequence[Point]) -> str:
@@ -105,14 +106,14 @@ def size_name(points: Sequence[Point]) -> str:
 
 def draw_random(axes: Axes, points: Sequence[Point], label: str = "random hardmax heads") -> None:
     """The mean hardmax rank over n of heads with independent random scores under this task's mask."""
-    causal, tokens = task_of(points) in ("text", "in_context"), points[0].row.points
-    height = hardmax_rank_mean(tokens, "causal" if causal else "full") / tokens
+    tokens, mask = points[0].row.points, str(points[0].get("mask"))
+    height = hardmax_rank_mean(tokens, mask) / tokens
     axes.axhline(height, color=GUIDE, linewidth=0.8, linestyle="--", label=label)
 
 
 def knee_of(points: Sequence[Point], column: str) -> Knee:
     """Of performance, or of a rank (where more is better), in one family."""
-    lower = column == "performance" and lower_is_better(task_of(points))
+    lower = column == "performance" and task_of(points).lower_is_better
     values = {int(point.get("size")): [float(row.get(column)) for row in point.rows] for point in points}
     return find_knee(values, lower_is_better=lower)
 
@@ -136,8 +137,8 @@ def _knees(points: Sequence[Point]) -> list[str]:
 
 def _reached(points: Sequence[Point]) -> list[str]:
     values = [float(row.get("performance")) for point in points for row in point.rows]
-    worst, best = sorted((min(values), max(values)), reverse=lower_is_better(task_of(points)))
-    told = [f"The best run has {best:.3f} {PERFORMANCE[task_of(points)]}, the worst {worst:.3f}."]
+    worst, best = sorted((min(values), max(values)), reverse=task_of(points).lower_is_better)
+    told = [f"The best run has {best:.3f} {task_of(points).performance}, the worst {worst:.3f}."]
     levels = ", ".join(f"{name} {value:.3f}" for name, value in levels_of(points, _LEVELS).items())
     return [*told, f"Without attention: {levels}."] if levels else told
 

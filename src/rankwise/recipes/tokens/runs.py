@@ -19,15 +19,13 @@ import torch
 from rankwise.recipes.rows import Point, Value
 from rankwise.recipes.trained import TrainedRun
 from rankwise.recipes.trained_figure import S, TrainedFigure
-from rankwise.spec import AnyTaskSpec, ImagesSpec, ModelSpec, OptimSpec, RunSpec, TextSpec
+from rankwise.spec import ModelSpec, OptimSpec, RunSpec, TaskSpec
 from rankwise.sweep.cost import forward_flops
-from rankwise.tasks.images import ImagePatches, logistic_error
-from rankwise.tasks.text import Text, bigram_bits, unigram_bits
+from rankwise.tasks import build_task
 
 PROBE = 8
 TIMES = ("start", "quarter", "half", "three_quarters", "end")
 RANKS = ("hardmax", "effective", "stable", "above_0.1", "above_0.01", "above_0.001")
-PERFORMANCE = {"text": "bits per byte", "images": "accuracy", "in_context": "squared error / variance"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +42,7 @@ class Budget:
 
 
 def token_run(
-    task: AnyTaskSpec, budget: Budget, *, dim: int, layers: int, heads: int, rank: int, kv_lora_rank: int | None = None
+    task: TaskSpec, budget: Budget, *, dim: int, layers: int, heads: int, rank: int, kv_lora_rank: int | None = None
 ) -> RunSpec:
     """A run on ``task``; always probed, so that figures with the same model share its run.
 
@@ -87,46 +85,33 @@ class TokenFigure(TrainedFigure[S]):
     """A figure whose runs are probed: their rows have the ranks of their heads."""
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
-        """The task and its data, the attention, and the operations of a forward pass."""
+        """The task, its mask and data, the attention, and the operations of a forward pass."""
         latent = run.model.kv_lora_rank
         return {
             "task": run.task.name,
-            "data": data_name(run.task),
+            "mask": "causal" if run.model.causal else "full",
+            "data": run.task.data,
             "attention": "ordinary" if latent is None else "latent",
             "kv_lora_rank": latent or 0,
             "forward_flops": forward_flops(run),
         }
 
     def measured(self, trained: TrainedRun) -> Iterable[Mapping[str, Value]]:
-        """``performance`` (see ``PERFORMANCE``), the task's own numbers, what predictors without attention reach, and
+        """``performance`` (see the task's spec), the task's own numbers, what predictors without attention reach, and
         the ranks over n: ``RANK_TIME``, mean over all heads, and ``RANK_lLhH`` of every head after training."""
         task, optim, error = trained.run.task, trained.run.optim, float(trained.result["error"])
         details = trained.result.get("details", {})
         yield {
-            "performance": error if lower_is_better(task.name) else 1 - error,
+            "performance": error if task.lower_is_better else 1 - error,
             **{name: value for name, value in details.items() if isinstance(value, float)},
-            **baselines(task, optim.validation_batches, optim.validation_batch),
+            **performance_levels(task, optim.validation_batches * optim.validation_batch),
             **rank_columns(trained.result["attention"]),
         }
-
-
-def data_name(task: AnyTaskSpec) -> str:
-    """What the examples are made of, in a word."""
-    if isinstance(task, ImagesSpec):
-        return task.source
-    if isinstance(task, TextSpec):
-        return "standard library" if task.path is None else Path(task.path).name
-    return "drawn"
 
 
 def split_data(data: str | None) -> tuple[str | None, str | None]:
     """``data`` of a figure that has both: a directory is images, anything else a text."""
     return (None, data) if data is not None and Path(data).expanduser().is_dir() else (data, None)
-
-
-def lower_is_better(task: str) -> bool:
-    """Whether ``performance`` counts errors (bits, squared errors) or right answers."""
-    return task in ("text", "in_context")
 
 
 def verdict(one: Point, other: Point, better: str, worse: str) -> str:
@@ -137,15 +122,10 @@ def verdict(one: Point, other: Point, better: str, worse: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def baselines(task: AnyTaskSpec, batches: int, size: int) -> dict[str, Value]:
+def performance_levels(task: TaskSpec, examples: int) -> dict[str, float]:
     """What is reached without attention on the same held-out examples: byte tables, logistic regression on pixels."""
-    if isinstance(task, TextSpec):
-        text = Text(task)
-        shown = text.held_out(batches, size, torch.Generator(), dtype=torch.float32)
-        return {"unigram": unigram_bits(text, shown), "bigram": bigram_bits(text, shown)}
-    if isinstance(task, ImagesSpec):
-        return {"logistic": 1 - logistic_error(ImagePatches(task))}
-    return {}
+    levels = build_task(task).levels(examples)
+    return levels if task.lower_is_better else {name: 1 - error for name, error in levels.items()}
 
 
 def rank_columns(attention: Mapping[str, Any]) -> dict[str, Value]:

@@ -21,7 +21,7 @@ from rankwise.recipes.curves import curve
 from rankwise.recipes.rows import Point, lines_of
 from rankwise.recipes.tokens import images, in_context, language
 from rankwise.recipes.tokens.families import FamiliesFigure, Family, draw_random, knee_of, size_axes, size_name, task_of
-from rankwise.recipes.tokens.runs import PERFORMANCE, lower_is_better, split_data
+from rankwise.recipes.tokens.runs import split_data
 from rankwise.recipes.trained_figure import Settings
 from rankwise.report.figures import COLOURS, new_figure
 from rankwise.report.panels import draw_series, share_legend
@@ -152,13 +152,13 @@ def _draw(axes: Axes, points: Sequence[Point]) -> None:
     draw_random(axes, points)
     axes.set_ylim(-0.14, 1.02)  # the knees are below 0
     axes.set_ylabel("attention rank / n", color=_RANK)
-    other, unit = axes.twinx(), PERFORMANCE[task_of(points)]
+    other, unit = axes.twinx(), task_of(points).performance
     draw_series(other, [curve(unit, points, x="size", y="performance", color=_PERFORMANCE, marker="s")])
     other.margins(y=0.2)
     other.set_ylabel(unit, color=_PERFORMANCE)
     other.spines["right"].set_visible(True)
     other.grid(visible=False)
-    if lower_is_better(task_of(points)):
+    if task_of(points).lower_is_better:
         other.invert_yaxis()  # up is better on both axes
     for height, colour, column, label in (
         (-0.09, _RANK, "hardmax_end", "knee of the trained hardmax rank, and its range over seeds"),
