@@ -20,8 +20,8 @@ import numpy as np
 from benchmarks import ray_runs
 from rankwise.recipes import figure1
 from rankwise.spec import NeighborSpec, RunSpec, heads_for_budget
-from rankwise.sweep.cost import Rate, run_calls, run_flops, run_scores, run_seconds
 from rankwise.sweep.progress import duration
+from rankwise.sweep.run_time import Rate, run_calls, run_flops, run_scores, run_seconds
 from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity, paper
 
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"

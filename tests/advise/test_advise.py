@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from rankwise.advise.advice import advice_document, advise, costs_of
-from rankwise.advise.costs import costs, flash_tile, rounded_up, roundings
+from rankwise.advise.advice import advice_document, advise, resources_of
 from rankwise.advise.inputs import situation
+from rankwise.advise.resources import flash_tile, resources, rounded_up, roundings
 from rankwise.audit.audit import audit_weights
 from rankwise.audit.report import read_report
 from rankwise.errors import InvalidInputError
@@ -67,7 +67,7 @@ def test_too_little_rank_is_answered_with_fewer_heads_for_the_same_weights(confi
     assert (first.shape.rank, first.shape.heads, first.shape.kv_heads) == (104, 5, 1)
     assert first.confidence == "measurement"
     assert "does nearest-neighbour search" in first.does_not_prove
-    before, after = advice.costs.parameters, costs_of(advice, first.shape).parameters
+    before, after = advice.resources.parameters, resources_of(advice, first.shape).parameters
     assert after == pytest.approx(before, rel=0.2)
 
 
@@ -111,15 +111,15 @@ def test_costs_by_hand():
     shape = ModelShape(
         name="x", dim=10, layers=3, heads=4, kv_heads=2, rank=5, value_rank=7, cached_layers=3
     )  # fmt: skip
-    found = costs(shape, context=100, reach=None, dtype="float32")
+    found = resources(shape, context=100, reach=None, dtype="float32")
     weights = 10 * (4 * 5 + 2 * 5 + 2 * 7 + 4 * 7)
     assert found.parameters == 3 * weights
     assert found.flops_per_token == 3 * (2 * weights + 2 * 4 * (5 + 7) * 100)
     assert found.kv_bytes_per_token == 4 * 3 * 2 * (5 + 7)
     assert found.kv_bytes == 100 * found.kv_bytes_per_token
-    windowed = costs(shape, context=100, reach=10, dtype="int8")
+    windowed = resources(shape, context=100, reach=10, dtype="int8")
     assert windowed.kv_bytes == 10 * 3 * 2 * (5 + 7)
-    unknown = costs(replace(shape, cached_layers=None), context=100, reach=None, dtype="int8")
+    unknown = resources(replace(shape, cached_layers=None), context=100, reach=None, dtype="int8")
     assert unknown.kv_bytes is unknown.kv_bytes_per_token is None
 
 
@@ -191,8 +191,8 @@ def test_layers_of_several_windows_are_counted_each_by_its_own(saved, tmp_path):
     assert (of.mask, of.window, of.windows, of.qk_norm) == ("causal", None, (16, None), True)
     found = advise(of)
     numbers = 2 * (8 + 8)
-    assert found.costs.kv_bytes == 2 * numbers * (16 + 1000)
-    assert found.costs.flops_per_token == 2 * 2 * of.shape.stored_parameters + 2 * 6 * (8 + 8) * (16 + 1000)
+    assert found.resources.kv_bytes == 2 * numbers * (16 + 1000)
+    assert found.resources.flops_per_token == 2 * 2 * of.shape.stored_parameters + 2 * 6 * (8 + 8) * (16 + 1000)
     assert any("1 of 2 layers see a window only (of 16 tokens)" in warning for warning in found.warnings)
     assert found.plateau == saturation_dim(1000, mask="causal", keys="unit")
     assert situation(audit=read_report(file), context=1000, mask="window").reach == 16
@@ -203,7 +203,7 @@ def test_layers_of_several_windows_are_counted_each_by_its_own(saved, tmp_path):
     said = " ".join(advise(situation(audit=read_report(file), context=1000)).warnings)
     assert "no QK-norm, which 1 of 2 layers have (--qk-norm)" in said
     assert "1 of 2 layers have another shape" in said
-    assert advise(situation(audit=read_report(file), context=1000)).costs.kv_bytes is None
+    assert advise(situation(audit=read_report(file), context=1000)).resources.kv_bytes is None
 
 
 @pytest.mark.parametrize("name", ["whisper", "t5"])
@@ -214,7 +214,7 @@ def test_encoder_decoder_models_are_counted_by_their_decoder(saved, tmp_path, na
     of = situation(audit=read_report(file), context=64)
     assert (of.mask, of.shape.layers, of.shape.cached_layers) == ("causal", 2, 2)
     used = {"context": 64, "reach": None, "dtype": "bfloat16"}
-    assert costs(of.shape, **used) == costs(situation(config=folder, audit=read_report(file)).shape, **used)
+    assert resources(of.shape, **used) == resources(situation(config=folder, audit=read_report(file)).shape, **used)
     assert any("self-attention is counted, 2 of 5 attention layers" in warning for warning in advise(of).warnings)
 
 
@@ -225,7 +225,7 @@ def test_latent_attention_costs_the_same_by_audit_and_by_config(saved, tmp_path)
     by_audit, by_config = situation(audit=read_report(file)), situation(config=folder)
     assert by_audit.shape.latent == by_config.shape.latent == LatentShape(keyvalue=14, rope=4, query=18)
     used = {"context": 64, "reach": None, "dtype": "bfloat16"}
-    assert costs(by_audit.shape, **used) == costs(by_config.shape, **used)
+    assert resources(by_audit.shape, **used) == resources(by_config.shape, **used)
     older = json.loads(file.read_text())
     for layer in older["layers"]:
         del layer["latent"]

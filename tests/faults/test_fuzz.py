@@ -26,7 +26,7 @@ from rankwise.models.running.texts import token_sequences
 from rankwise.need.document import read_need
 from rankwise.shapes.config import read_config
 from rankwise.spec import RunSpec, SweepSpec, plain, read_spec, to_toml
-from rankwise.sweep.engines.protocol import Finished
+from rankwise.sweep.engines.engine import Finished
 from rankwise.sweep.engines.wire import decode_events, encode_events
 from rankwise.sweep.store import open_store, read_store
 from rankwise.tasks.vector_file import read_vectors

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankwise.nn import feedforward
+from rankwise.nn.cpu import blocked_relu
 from rankwise.nn.feedforward import FeedForward
 from rankwise.spec import ModelSpec
 
@@ -23,7 +23,7 @@ def test_blocks_change_neither_output_nor_gradients(batch, tokens, block):
     plain = torch.nn.Sequential.forward(layer, x)
     expected = torch.autograd.grad(plain.square().sum(), [x, *layer.parameters()])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(feedforward, "TOKENS_AT_ONCE", block)
+        patch.setattr(blocked_relu, "TOKENS_AT_ONCE", block)
         output = layer(x)
         grads = torch.autograd.grad(output.square().sum(), [x, *layer.parameters()])
     torch.testing.assert_close(output, plain)

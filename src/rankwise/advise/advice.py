@@ -11,8 +11,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rankwise.advise.costs import Costs, Rounding, costs, roundings
 from rankwise.advise.inputs import Situation
+from rankwise.advise.resources import Resources, Rounding, resources, roundings
 from rankwise.advise.suggestions import Suggestion, suggestions
 from rankwise.shapes import ModelShape, published_shapes
 from rankwise.theory.bounds import TRIVIAL_ERROR, error_lower_bound, rank_required
@@ -31,7 +31,7 @@ class Advice:
     need_isotropic: int
     bound: float
     plateau: Saturation
-    costs: Costs
+    resources: Resources
     roundings: list[Rounding]
     published: list[ModelShape]
     published_ranks: tuple[int, int]
@@ -60,7 +60,7 @@ def advise(of: Situation) -> Advice:
         need_isotropic=need_isotropic,
         bound=error_lower_bound(shape.dim, rank, shape.heads, values="any").value,
         plateau=plateau,
-        costs=costs(shape, context=of.context, reach=of.reach, dtype=of.dtype),
+        resources=resources(shape, context=of.context, reach=of.reach, dtype=of.dtype),
         roundings=roundings(min(need, shape.dim)),
         published=sorted(known, key=lambda one: abs(math.log(one.dim / shape.dim)))[:_NEIGHBOURS],
         published_ranks=(min(one.rank for one in known), max(one.rank for one in known)),
@@ -133,7 +133,7 @@ def advice_document(advice: Advice) -> dict[str, Any]:
             "largest_rank": advice.published_ranks[1],
             "nearest": [_shape(shape) for shape in advice.published],
         },
-        "costs": asdict(advice.costs),
+        "resources": asdict(advice.resources),
         "roundings_of_the_need": [asdict(one) for one in advice.roundings],
         "warnings": list(advice.warnings),
         "suggestions": [
@@ -143,17 +143,17 @@ def advice_document(advice: Advice) -> dict[str, Any]:
                 "confidence": one.confidence,
                 "does_not_prove": one.does_not_prove,
                 "model": None if one.shape is None else _shape(one.shape),
-                "costs": None if one.shape is None else asdict(costs_of(advice, one.shape)),
+                "resources": None if one.shape is None else asdict(resources_of(advice, one.shape)),
             }
             for one in advice.suggestions
         ],
     }
 
 
-def costs_of(advice: Advice, shape: ModelShape) -> Costs:
+def resources_of(advice: Advice, shape: ModelShape) -> Resources:
     """What another shape would cost in the same use."""
     of = advice.situation
-    return costs(shape, context=of.context, reach=of.reach, dtype=of.dtype)
+    return resources(shape, context=of.context, reach=of.reach, dtype=of.dtype)
 
 
 def _shape(shape: ModelShape) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
 
-from rankwise.advise.costs import FLASH_LIMIT, STEP, flash_tile, rounded_up
 from rankwise.advise.inputs import Situation
+from rankwise.advise.resources import FLASH_LIMIT, STEP, flash_tile, rounded_up
 from rankwise.shapes import ModelShape
 from rankwise.theory.bounds import error_lower_bound
 from rankwise.theory.saturation import Saturation

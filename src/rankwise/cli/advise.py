@@ -9,7 +9,7 @@ from rankwise.cli.output import console, print_json, short
 
 if TYPE_CHECKING:
     from rankwise.advise.advice import Advice
-    from rankwise.advise.costs import Costs
+    from rankwise.advise.resources import Resources
 
 
 def advise(
@@ -82,7 +82,7 @@ def _print(advice: Advice) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from rankwise.advise.advice import costs_of
+    from rankwise.advise.advice import resources_of
 
     out = console()
     of, shape = advice.situation, advice.situation.shape
@@ -108,19 +108,19 @@ def _print(advice: Advice) -> None:
         tile = "beyond flash kernels" if one.tile is None else f"flash tile {one.tile}"
         table.add_row("the need, rounded", str(one.rank), f"{tile}, {one.parameters - 1:+.0%} attention weights")
     out.print(table)
-    out.print(Text(f"\nCosts: {_costs(advice.costs)}"))
+    out.print(Text(f"\nCosts: {_resources(advice.resources)}"))
     for number, tip in enumerate(advice.suggestions, 1):
         out.print(Text(f"\n{number}. {tip.what}", style="bold"))
         out.print(Text(f"   Why: {tip.reason}"))
         out.print(Text(f"   Confidence: {tip.confidence}. It does not prove {tip.does_not_prove}"))
         if tip.shape is not None:
-            out.print(Text(f"   Then: {_costs(costs_of(advice, tip.shape))}"))
+            out.print(Text(f"   Then: {_resources(resources_of(advice, tip.shape))}"))
 
 
-def _costs(costs: Costs) -> str:
-    cache = "unknown (layers differ)" if costs.kv_bytes is None else f"{short(costs.kv_bytes)}B"
-    token = "" if costs.kv_bytes_per_token is None else f" ({short(costs.kv_bytes_per_token)}B a token)"
+def _resources(of: Resources) -> str:
+    cache = "unknown (layers differ)" if of.kv_bytes is None else f"{short(of.kv_bytes)}B"
+    token = "" if of.kv_bytes_per_token is None else f" ({short(of.kv_bytes_per_token)}B a token)"
     return (
-        f"{short(costs.parameters)} attention weights, {short(costs.flops_per_token)}FLOP a token at full context, "
+        f"{short(of.parameters)} attention weights, {short(of.flops_per_token)}FLOP a token at full context, "
         f"KV cache {cache}{token}"
     )

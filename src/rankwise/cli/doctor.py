@@ -15,7 +15,7 @@ from rankwise import __version__
 from rankwise.cli.output import console, print_json
 
 _EXTRAS = {
-    "report": ("pandas", "matplotlib", "jinja2"),
+    "report": ("matplotlib", "jinja2"),
     "audit": ("transformers", "huggingface_hub"),
     "gguf": ("transformers", "gguf", "accelerate"),
     "tasks": ("sklearn",),

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 def show_plan(plan: Plan, store: Path, *, workers: int | None, json: bool, retry: bool = False) -> None:
     """The plan with its costs; reads the store if there is one, writes nothing. ``retry``: what failed is to do."""
-    from rankwise.sweep.cost import corrected, measured_rate, run_seconds, wall_seconds
     from rankwise.sweep.database import database
     from rankwise.sweep.engines.local import usable_cores
+    from rankwise.sweep.run_time import corrected, measured_rate, run_seconds, wall_seconds
     from rankwise.sweep.store import Status, is_to_do, read_store
 
     rate, statuses = measured_rate(), dict[str, Status]()
@@ -58,7 +58,7 @@ def show_plan(plan: Plan, store: Path, *, workers: int | None, json: bool, retry
     reading = (
         f"{len(plan.runs)} runs{equal}, {len(left)} to do: about {duration(seconds)} with {seats} workers\n"
         f"time = operations / rate + calls * {rate.call_seconds * 1e6:.1f} us + scores * "
-        f"{rate.score_seconds * 1e9:.1f} ns (formulas: rankwise.sweep.cost)\n"
+        f"{rate.score_seconds * 1e9:.1f} ns (formulas: rankwise.sweep.run_time)\n"
         f"rate = {rate.flops / 1e9:.1f} GFLOP/s a worker: {rate.source}"
     )
     out = console()

@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from rankwise.errors import InvalidInputError
-from rankwise.nn.hand_gradients import hand_gradients_apply
+from rankwise.nn.cpu.gate import hand_gradients_apply
+from rankwise.nn.cpu.short_mix import ProductMix, ShortMix, products_pay, turning_pays
 from rankwise.nn.masks import structural_mask
-from rankwise.nn.short_mix import ProductMix, ShortMix, products_pay, turning_pays
 
 # Below this many keys the batched product beats the fused kernel on a CPU (benchmarks/layer.py measures both).
 FUSED_KERNEL_FROM_KEYS = 96

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from rankwise.spec import RunSpec, SweepSpec, plain
-from rankwise.sweep.cost import NOMINAL, run_flops, run_seconds
+from rankwise.sweep.run_time import NOMINAL, run_flops, run_seconds
 
 _KEYS_READ = 6
 

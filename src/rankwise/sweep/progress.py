@@ -74,7 +74,7 @@ class Tally:
             self.best = (float(error), run.label)
 
     def seconds_left(self) -> float | None:
-        """The work left over the speed so far (``rankwise.sweep.cost``); None before there is a speed."""
+        """The work left over the speed so far (``rankwise.sweep.run_time``); None before there is a speed."""
         if self._began is None:
             return None
         now = [(r.run.work, r.fraction, r.fraction_at_start or 0.0) for r in self.running.values()]

@@ -10,7 +10,7 @@ from typing import Any
 
 from rankwise.errors import StorageError
 from rankwise.spec import plain, to_json
-from rankwise.sweep.engines.protocol import (
+from rankwise.sweep.engines.engine import (
     Blocked,
     Checkpointed,
     Continued,

@@ -8,7 +8,7 @@ from pathlib import Path
 from rankwise.errors import InterruptedSweepError, RunsFailedError
 from rankwise.spec import RunSpec
 from rankwise.sweep.database import database
-from rankwise.sweep.engines.protocol import TRAIN
+from rankwise.sweep.engines.engine import TRAIN
 from rankwise.sweep.engines.where import Where
 from rankwise.sweep.plan import Plan, on_device
 from rankwise.sweep.printable import one_line

@@ -1,4 +1,4 @@
-"""What every engine promises (``rankwise.sweep.engines.protocol``), asked of each of them."""
+"""What every engine promises (``rankwise.sweep.engines.engine``), asked of each of them."""
 
 import os
 import time
@@ -9,8 +9,7 @@ import pytest
 from processes import alive, wait_until_gone
 from rankwise.errors import EngineError
 from rankwise.spec import plain
-from rankwise.sweep.engines.local import LocalEngine
-from rankwise.sweep.engines.protocol import (
+from rankwise.sweep.engines.engine import (
     CLOSING,
     Blocked,
     Checkpointed,
@@ -22,6 +21,7 @@ from rankwise.sweep.engines.protocol import (
     Returned,
     Started,
 )
+from rankwise.sweep.engines.local import LocalEngine
 from rankwise.sweep.engines.ray import RayEngine
 from spec_examples import small_run
 

@@ -18,7 +18,7 @@ from processes import family, listening, parent_of, wait_until_gone
 from rankwise.errors import EngineError, InvalidInputError, MissingExtraError
 from rankwise.spec import plain
 from rankwise.sweep.engines import ray as ray_engine
-from rankwise.sweep.engines.protocol import CLOSING, TRAIN, Checkpointed, Finished, Job, Lost, Returned, Started
+from rankwise.sweep.engines.engine import CLOSING, TRAIN, Checkpointed, Finished, Job, Lost, Returned, Started
 from rankwise.sweep.engines.ray import RayEngine
 from rankwise.sweep.engines.where import Where
 from ray_fixtures import worker_path
@@ -214,7 +214,7 @@ _OWN_RAY = """
 import json, sys
 from pathlib import Path
 from rankwise.sweep.engines.ray import RayEngine
-from rankwise.sweep.engines.protocol import Job, Finished
+from rankwise.sweep.engines.engine import Job, Finished
 engine = RayEngine(Path(sys.argv[1]), entry="fake_runs:entry", workers=1)
 engine.submit(Job(run_id="a", spec={"tags": [], "seed": 1, "optim": {"steps": 3}}, checkpoint_dir=Path(sys.argv[1])))
 while not any(isinstance(event, Finished) for event in engine.events(0.2)): pass

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankwise.sweep.engines.protocol import Checkpointed, Continued, Failed, Finished, Lost, Progress, Returned, Started
+from rankwise.sweep.engines.engine import Checkpointed, Continued, Failed, Finished, Lost, Progress, Returned, Started
 from rankwise.sweep.engines.wire import accept_checkpoint, checkpoint_files, decode_events, encode_events
 
 words = st.text(max_size=20)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rankwise.errors import require_number
 from rankwise.models.files.source import ModelSource
-from rankwise.models.layouts.found import bias, columns, find_stack, optional, rms_norm, rows
+from rankwise.models.layouts.found import find_stack, rms_norm, separate
 from rankwise.models.layouts.layer import LayerRef, MaskKind
 from rankwise.models.layouts.rope import Rope, read_rope
 from rankwise.shapes.config import ConfigPart, shape_of_config
@@ -28,6 +28,7 @@ def llama_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
     found = []
     for layer, stem in enumerate(find_stack(source, r"layers\.{}self_attn\.q_proj\.weight", layers=shape.layers)):
         attention = f"{stem}self_attn."
+        q, k, v, o = (f"{attention}{name}_proj" for name in "qkvo")
         norm = rms_norm(source, f"{stem}input_layernorm.weight", dim, unit_offset=gemma)
         qk_norm = source.has(f"{attention}q_norm.weight")
         kind = layer_kind(config, family, layer)
@@ -36,23 +37,10 @@ def llama_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
             LayerRef(
                 part="decoder",
                 layer=layer,
-                dim=dim,
-                context_dim=dim,
-                heads=heads,
-                kv_heads=groups,
-                rank=rank,
-                value_rank=rank,
+                **separate(source, (q, k, v, o), dim=dim, heads=heads, kv_heads=groups, rank=rank),
                 scale=scale,
                 mask=mask,
                 window=window,
-                q=rows(source, f"{attention}q_proj.weight", heads, rank, dim),
-                k=rows(source, f"{attention}k_proj.weight", groups, rank, dim),
-                v=rows(source, f"{attention}v_proj.weight", groups, rank, dim),
-                o=columns(source, f"{attention}o_proj.weight", heads, rank, dim),
-                q_bias=bias(source, f"{attention}q_proj.bias", heads, rank),
-                k_bias=bias(source, f"{attention}k_proj.bias", groups, rank),
-                v_bias=bias(source, f"{attention}v_proj.bias", groups, rank),
-                o_bias=optional(source, f"{attention}o_proj.bias"),
                 rope=_rope(config, rank, kind),
                 query_norm=norm,
                 key_norm=norm,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rankwise.models.files.source import ModelSource
-from rankwise.models.layouts.found import bias, columns, find_stack, layer_norm, optional, rms_norm, rows
+from rankwise.models.layouts.found import find_stack, layer_norm, rms_norm, separate
 from rankwise.models.layouts.layer import LayerRef, MaskKind, NormRef
 from rankwise.shapes.config import ConfigPart
 
@@ -86,22 +86,9 @@ def _layer(
     return LayerRef(
         part=place.part,
         layer=place.layer,
-        dim=dim,
-        context_dim=dim,
-        heads=heads,
-        kv_heads=heads,
-        rank=rank,
-        value_rank=rank,
+        **separate(source, (q, k, v, o), dim=dim, heads=heads, rank=rank),
         scale=scale,
         mask=place.mask,
-        q=rows(source, f"{q}.weight", heads, rank, dim),
-        k=rows(source, f"{k}.weight", heads, rank, dim),
-        v=rows(source, f"{v}.weight", heads, rank, dim),
-        o=columns(source, f"{o}.weight", heads, rank, dim),
-        q_bias=bias(source, f"{q}.bias", heads, rank),
-        k_bias=bias(source, f"{k}.bias", heads, rank),
-        v_bias=bias(source, f"{v}.bias", heads, rank),
-        o_bias=optional(source, f"{o}.bias"),
         query_norm=place.norm,
         key_norm=place.key_norm,
         score_bias=score_bias,

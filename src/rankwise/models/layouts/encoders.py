@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rankwise.models.files.source import ModelSource
-from rankwise.models.layouts.found import bias, columns, find_stack, layer_norm, optional, rows
+from rankwise.models.layouts.found import find_stack, layer_norm, separate
 from rankwise.models.layouts.layer import LayerRef, NormRef
 from rankwise.shapes.config import ConfigPart, shape_of_config
 
@@ -67,22 +67,9 @@ def _layer(
     return LayerRef(
         part="encoder",
         layer=layer,
-        dim=dim,
-        context_dim=dim,
-        heads=heads,
-        kv_heads=heads,
-        rank=rank,
-        value_rank=rank,
+        **separate(source, (q, k, v, o), dim=dim, heads=heads, rank=rank),
         scale=rank**-0.5,
         mask="causal" if config.switch("is_decoder") else "full",
-        q=rows(source, f"{q}.weight", heads, rank, dim),
-        k=rows(source, f"{k}.weight", heads, rank, dim),
-        v=rows(source, f"{v}.weight", heads, rank, dim),
-        o=columns(source, f"{o}.weight", heads, rank, dim),
-        q_bias=bias(source, f"{q}.bias", heads, rank),
-        k_bias=bias(source, f"{k}.bias", heads, rank),
-        v_bias=bias(source, f"{v}.bias", heads, rank),
-        o_bias=optional(source, f"{o}.bias"),
         query_norm=norm,
         key_norm=norm,
         notes=() if norm else (_POST_NORM,),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -55,6 +55,56 @@ def find_stack(source: ModelSource, *patterns: str, layers: int, extra: int = 0)
         way_out = "or name them with --q, --k, --v, --o and --heads ({layer} stands for the number)"
     raise InvalidInputError(
         f"expected tensors named like {example}, got none in {len(source.tensors)} tensors; {way_out}"
+    )
+
+
+class Projections(TypedDict):
+    """The sizes and matrices of a layer whose queries, keys, values and outputs are stored apart."""
+
+    dim: int
+    context_dim: int
+    heads: int
+    kv_heads: int
+    rank: int
+    value_rank: int
+    q: Block
+    k: Block
+    v: Block
+    o: Block
+    q_bias: Block | None
+    k_bias: Block | None
+    v_bias: Block | None
+    o_bias: str | None
+
+
+def separate(
+    source: ModelSource,
+    names: tuple[str, str, str, str],
+    *,
+    dim: int,
+    heads: int,
+    rank: int,
+    kv_heads: int | None = None,
+    value_rank: int | None = None,
+) -> Projections:
+    """Four linear maps called ``names`` (q, k, v, o, without ``.weight``), rows cut into heads, biases where stored."""
+    q, k, v, o = names
+    groups, values = kv_heads or heads, value_rank or rank
+    return Projections(
+        dim=dim,
+        context_dim=dim,
+        heads=heads,
+        kv_heads=groups,
+        rank=rank,
+        value_rank=values,
+        q=rows(source, f"{q}.weight", heads, rank, dim),
+        k=rows(source, f"{k}.weight", groups, rank, dim),
+        v=rows(source, f"{v}.weight", groups, values, dim),
+        o=columns(source, f"{o}.weight", heads, values, dim),
+        q_bias=bias(source, f"{q}.bias", heads, rank),
+        k_bias=bias(source, f"{k}.bias", groups, rank),
+        v_bias=bias(source, f"{v}.bias", groups, values),
+        o_bias=optional(source, f"{o}.bias"),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from rankwise.errors import InvalidInputError, nearest_name, require_number
 from rankwise.models.files.source import ModelSource
-from rankwise.models.layouts.found import bias, columns, find_stack, optional, rms_norm, rows
+from rankwise.models.layouts.found import find_stack, rms_norm, separate
 from rankwise.models.layouts.layer import LayerRef, MaskKind
 from rankwise.models.layouts.rope import Rope, read_rope
 from rankwise.shapes.config import ConfigPart
@@ -49,29 +49,17 @@ def gguf_layers(source: ModelSource) -> tuple[str, list[LayerRef]]:
     found = []
     for layer, prefix in enumerate(find_stack(source, r"blk\.{}attn_q\.weight", layers=layers)):
         norm = rms_norm(source, f"{prefix}attn_norm.weight", dim)
+        q, k, v, o = (f"{prefix}attn_{name}" for name in ("q", "k", "v", "output"))
         qk_norm = source.has(f"{prefix}attn_q_norm.weight")
         mask, window = _mask(config, family, layer)
         found.append(
             LayerRef(
                 part="decoder",
                 layer=layer,
-                dim=dim,
-                context_dim=dim,
-                heads=heads,
-                kv_heads=groups,
-                rank=rank,
-                value_rank=values,
+                **separate(source, (q, k, v, o), dim=dim, heads=heads, kv_heads=groups, rank=rank, value_rank=values),
                 scale=divisor**-0.5,
                 mask=mask,
                 window=window,
-                q=rows(source, f"{prefix}attn_q.weight", heads, rank, dim),
-                k=rows(source, f"{prefix}attn_k.weight", groups, rank, dim),
-                v=rows(source, f"{prefix}attn_v.weight", groups, values, dim),
-                o=columns(source, f"{prefix}attn_output.weight", heads, values, dim),
-                q_bias=bias(source, f"{prefix}attn_q.bias", heads, rank),
-                k_bias=bias(source, f"{prefix}attn_k.bias", groups, rank),
-                v_bias=bias(source, f"{prefix}attn_v.bias", groups, values),
-                o_bias=optional(source, f"{prefix}attn_output.bias"),
                 rope=_rope(source, config, rank, family, mask),
                 query_norm=norm,
                 key_norm=norm,

@@ -20,7 +20,7 @@ from rankwise.recipes.rows import Point, Value
 from rankwise.recipes.trained import TrainedRun
 from rankwise.recipes.trained_figure import S, TrainedFigure
 from rankwise.spec import ModelSpec, OptimSpec, RunSpec, TaskSpec
-from rankwise.sweep.cost import forward_flops
+from rankwise.sweep.run_time import forward_flops
 from rankwise.tasks import build_task
 
 PROBE = 8

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rankwise.errors import EngineError
-from rankwise.sweep.engines.protocol import (
+from rankwise.sweep.engines.engine import (
     TRAIN,
     Blocked,
     Checkpointed,

@@ -23,8 +23,7 @@ from typing import Any
 
 from rankwise import __version__
 from rankwise.errors import EngineError, MissingExtraError
-from rankwise.sweep.engines.local import usable_cores
-from rankwise.sweep.engines.protocol import (
+from rankwise.sweep.engines.engine import (
     CLOSING,
     TRAIN,
     Blocked,
@@ -36,6 +35,7 @@ from rankwise.sweep.engines.protocol import (
     Returned,
     Started,
 )
+from rankwise.sweep.engines.local import usable_cores
 from rankwise.sweep.engines.ray_library import (
     LOOPBACK,
     death,

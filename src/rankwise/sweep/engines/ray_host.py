@@ -21,8 +21,8 @@ import ray
 
 from rankwise import __version__
 from rankwise.errors import EngineError
+from rankwise.sweep.engines.engine import CLOSING, Checkpointed, Event, Job
 from rankwise.sweep.engines.local import LocalEngine
-from rankwise.sweep.engines.protocol import CLOSING, Checkpointed, Event, Job
 from rankwise.sweep.engines.wire import CHECKPOINT_SUFFIX, decode, encode, encode_events
 
 _TICK = 0.2

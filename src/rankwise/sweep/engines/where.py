@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from rankwise.errors import InvalidInputError, require_choice, require_number
+from rankwise.sweep.engines.engine import TRAIN, Engine
 from rankwise.sweep.engines.local import LocalEngine
-from rankwise.sweep.engines.protocol import TRAIN, Engine
 
 DEVICES = ("cpu", "cuda", "auto")
 

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
-from rankwise.sweep.engines.protocol import Checkpointed, Event
+from rankwise.sweep.engines.engine import Checkpointed, Event
 from rankwise.train.durable import keep_only, write_durably
 
 CHECKPOINT_SUFFIX = ".safetensors"

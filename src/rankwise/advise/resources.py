@@ -22,7 +22,7 @@ STEP = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Costs:
+class Resources:
     """``parameters``: attention weights of all layers. ``flops_per_token``: of all layers, attending to the whole
     context. ``kv_bytes``: keys and values of one sequence at full context; None where layers differ."""
 
@@ -45,8 +45,8 @@ class Rounding:
     """Relative to the shape with the wanted rank."""
 
 
-def costs(shape: ModelShape, *, context: int, reach: float | None, dtype: str) -> Costs:
-    """Costs of ``shape`` at ``context`` tokens, of which a token sees the latest ``reach`` (all when None).
+def resources(shape: ModelShape, *, context: int, reach: float | None, dtype: str) -> Resources:
+    """Resources of ``shape`` at ``context`` tokens, of which a token sees the latest ``reach`` (all when None).
 
     Both costs that depend on the reach are linear in it: where layers differ, their mean gives the exact sum.
     """
@@ -56,7 +56,7 @@ def costs(shape: ModelShape, *, context: int, reach: float | None, dtype: str) -
     bytes_a_token = shape.kv_bytes_per_token
     if bytes_a_token is not None:
         bytes_a_token = bytes_a_token // STATE_BYTES * BYTES[dtype]
-    return Costs(
+    return Resources(
         parameters=shape.layers * shape.stored_parameters,
         flops_per_token=round(shape.layers * a_layer),
         kv_bytes_per_token=bytes_a_token,

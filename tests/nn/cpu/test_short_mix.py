@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from rankwise.nn import MultiheadAttention, short_mix
-from rankwise.nn.short_mix import ProductMix, ShortMix
+from rankwise.nn import MultiheadAttention
+from rankwise.nn.cpu import short_mix
+from rankwise.nn.cpu.short_mix import ProductMix, ShortMix
 
 
 def plain_mix(queries, keys, values):

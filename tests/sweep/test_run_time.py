@@ -7,7 +7,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from rankwise.spec import ModelSpec, NeighborSpec, OptimSpec, plain
-from rankwise.sweep.cost import (
+from rankwise.sweep.run_time import (
     NOMINAL,
     Rate,
     corrected,
