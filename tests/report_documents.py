@@ -91,15 +91,15 @@ def need_document(dim=32):
             ]  # fmt: skip
 
         return {
-            "name": name, "dim": dim, "keys": 100, "queries": 100, "own_queries": True, "context": 16, "need": need,
+            "name": name, "dim": dim, "keys": 100, "queries": 100, "own_queries": True, "candidates": 16, "need": need,
             "need_low": need - 1, "need_high": need + 1, "need_svd": need, "need_pca": need + 2,
             "need_random": need + 8, "need_isotropic": 30, "participation_ratio": {"keys": 5.5, "queries": 5.5},
-            "by_context": [], "notes": ["measured."],
+            "by_candidates": [], "notes": ["measured."],
             "curves": {"best": curve(1), "svd": curve(1.1), "pca": curve(1.5), "random": curve(3)},
             "isotropic": [{"rank": r, "error": 1 - r / 40, "standard_error": 0.01, "bound": 0.4 / r} for r in ranks],
         }  # fmt: skip
 
-    settings = {"target": 0.1, "context": 16, "similarity": "cosine", "heads": 1, "steps": 0, "seed": 0,
+    settings = {"target": 0.1, "candidates": 16, "similarity": "cosine", "heads": 1, "steps": 0, "seed": 0,
                 "bootstrap": 200, "confidence": 0.95}  # fmt: skip
     return {
         "format": "rankwise-need/1", "rankwise": "0.1.0", "source": {"kind": "vectors"}, "settings": settings,

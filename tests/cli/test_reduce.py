@@ -71,7 +71,7 @@ def test_audit_measures_attention_on_tokens(folder, ids, tmp_path, capsys):
     assert document["attention"]["layers"][0]["baseline"]["barrier"] == 6.5
     from rankwise.audit.report import read_report
 
-    assert read_report(report).attention == document["attention"]
+    assert read_report(report).to_json()["attention"] == document["attention"]
 
 
 def test_audit_refuses_text_and_tokens_together(folder, ids, capsys):

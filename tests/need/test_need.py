@@ -14,7 +14,7 @@ from rankwise.need.forms import Form, balanced_form, intrinsic_dimension, moment
 from rankwise.need.isotropic import isotropic_error, isotropic_need
 from rankwise.need.measurement import NeedSettings, measure_need
 from rankwise.need.report import need_report
-from rankwise.need.retrieval import Pool, draw_contexts, retrieve
+from rankwise.need.retrieval import Pool, draw_candidates, retrieve
 from rankwise.need.training import Trainer
 
 QUICK = NeedSettings(steps=0, questions=1500)
@@ -65,7 +65,7 @@ def test_isotropic_data_agree_with_the_theory():
 
 
 def test_two_keys_agree_with_the_closed_form():
-    found = measure_need(gaussian(5000, 8), settings=replace(QUICK, context=2, questions=4000))
+    found = measure_need(gaussian(5000, 8), settings=replace(QUICK, candidates=2, questions=4000))
     for point in found.curves["pca"]:
         assert abs(point.error.value - isotropic_error(8, point.rank, 2).value) < 0.04
 
@@ -75,9 +75,9 @@ def test_training_beats_the_svd_on_clusters():
     which = torch.randint(30, (4000,), generator=torch.Generator().manual_seed(4))
     keys = normalize(centres[which] + 0.5 * gaussian(4000, 32, 5) * torch.logspace(0, -1.5, 32))
     training, validation, test = (Pool(part, part, own=True) for part in keys.split([2000, 1000, 1000]))
-    asked, held_out = (draw_contexts(pool, 16, 2000, torch.Generator().manual_seed(1)) for pool in (validation, test))
+    asked, held_out = (draw_candidates(pool, 16, 2000, torch.Generator().manual_seed(1)) for pool in (validation, test))
     svd = balanced_form(moments(training.queries, training.keys))
-    found, origin = Trainer(training, validation, asked, svd, context=16, steps=100, seed=0).best(4)
+    found, origin = Trainer(training, validation, asked, svd, candidates=16, steps=100, seed=0).best(4)
     assert origin == "trained"
     errors = [
         retrieve(held_out, test.queries @ form.left, test.keys @ form.right).error for form in (found, svd.first(4))
@@ -108,10 +108,10 @@ def test_rotation_and_scale_change_nothing_that_matters():
     assert plain.key_dimension == pytest.approx(other.key_dimension, rel=1e-4)
 
 
-def test_few_vectors_shrink_the_context_and_say_so():
+def test_few_vectors_leave_fewer_candidates_and_say_so():
     found = measure_need(gaussian(30, 4), settings=QUICK)
-    assert found.context == 5
-    assert any("contexts hold 5 keys, not 16" in note for note in found.notes)
+    assert found.candidates == 5
+    assert any("choose among 5 keys, not 16" in note for note in found.notes)
 
 
 def test_dot_takes_lengths_into_account():
@@ -157,7 +157,7 @@ def test_what_cannot_be_measured_is_refused(keys, queries, message):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"target": 0}, {"target": 1.0}, {"context": 1}, {"similarity": "l2"}, {"heads": 0}, {"steps": -1}]
+    "wrong", [{"target": 0}, {"target": 1.0}, {"candidates": 1}, {"similarity": "l2"}, {"heads": 0}, {"steps": -1}]
 )
 def test_settings_that_cannot_be_meant_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
@@ -189,11 +189,11 @@ def test_the_svd_form_is_the_best_for_scores():
         assert best < loss(form.first(2).left + noise[:, :2], form.first(2).right + noise[:, 2:])
 
 
-def test_contexts_hold_different_keys_and_never_the_query():
+def test_candidate_sets_hold_different_keys_and_never_the_query():
     vectors = gaussian(40, 3)
-    asked = draw_contexts(Pool(vectors, vectors, own=True), 39, 200, torch.Generator().manual_seed(0))
-    for query, contexts in zip(asked.asked.tolist(), asked.members, strict=True):
-        for members in contexts:
+    asked = draw_candidates(Pool(vectors, vectors, own=True), 39, 200, torch.Generator().manual_seed(0))
+    for query, sets in zip(asked.asked.tolist(), asked.members, strict=True):
+        for members in sets:
             assert sorted({*members.tolist(), query}) == list(range(40))
     exact = retrieve(asked, vectors, vectors)
     assert exact.error == 0
@@ -202,7 +202,7 @@ def test_contexts_hold_different_keys_and_never_the_query():
 
 def test_a_random_key_has_error_one():
     vectors = gaussian(3000, 10)
-    asked = draw_contexts(Pool(vectors, vectors, own=True), 8, 6000, torch.Generator().manual_seed(0))
+    asked = draw_candidates(Pool(vectors, vectors, own=True), 8, 6000, torch.Generator().manual_seed(0))
     found = retrieve(asked, gaussian(3000, 10, 1), gaussian(3000, 10, 2))
     assert found.error == pytest.approx(1, abs=0.03)
     assert float(found.found.mean()) == pytest.approx(1 / 8, abs=0.02)
@@ -212,14 +212,14 @@ def test_intrinsic_dimension_ignores_the_mean():
     assert intrinsic_dimension(gaussian(20_000, 6) + 100) == pytest.approx(6, rel=0.01)
 
 
-@pytest.mark.parametrize("context", [16, 300])
-def test_distances_that_are_too_many_to_keep_are_found_again(context, monkeypatch):
+@pytest.mark.parametrize("candidates", [16, 300])
+def test_distances_that_are_too_many_to_keep_are_found_again(candidates, monkeypatch):
     vectors = gaussian(2000, 6)
     pool = Pool(vectors, vectors, own=True)
-    questions = draw_contexts(pool, context, 100, torch.Generator().manual_seed(1))
+    questions = draw_candidates(pool, candidates, 100, torch.Generator().manual_seed(1))
 
     def trainer():
-        return Trainer(pool, pool, questions, Form(torch.eye(6), torch.eye(6)), context, steps=8, seed=0)
+        return Trainer(pool, pool, questions, Form(torch.eye(6), torch.eye(6)), candidates, steps=8, seed=0)
 
     kept, again = trainer(), trainer()
     forms = kept._snapshots(3)
@@ -228,7 +228,7 @@ def test_distances_that_are_too_many_to_keep_are_found_again(context, monkeypatc
     found = again._snapshots(3)
     assert again._kept is None
     for one, other in zip(forms, found, strict=True):
-        if context <= 256:
+        if candidates <= 256:
             assert torch.equal(one.left, other.left)
         torch.testing.assert_close(one.left, other.left, rtol=1e-3, atol=1e-4)
 

@@ -13,9 +13,9 @@ from rankwise.need.isotropic import isotropic_error, isotropic_need
 from rankwise.theory.bounds import error_lower_bound
 
 
-def brute_force(dim, rank, context, questions=20_000):
+def brute_force(dim, rank, candidates, questions=20_000):
     random = np.random.default_rng(1)
-    keys = random.standard_normal((questions, context, dim))
+    keys = random.standard_normal((questions, candidates, dim))
     keys /= np.linalg.norm(keys, axis=-1, keepdims=True)
     query = random.standard_normal((questions, dim))
     row = np.arange(questions)
@@ -37,9 +37,9 @@ def test_two_keys_in_closed_form_equal_the_integral(dim, rank):
     assert isotropic_error(dim, rank, 2).value == pytest.approx(2 / math.pi * mean, rel=1e-7)
 
 
-@pytest.mark.parametrize(("dim", "rank", "context"), [(2, 1, 2), (6, 2, 2), (2, 1, 5), (6, 2, 5), (12, 9, 16)])
-def test_agrees_with_brute_force(dim, rank, context):
-    assert isotropic_error(dim, rank, context).value == pytest.approx(brute_force(dim, rank, context), abs=0.025)
+@pytest.mark.parametrize(("dim", "rank", "candidates"), [(2, 1, 2), (6, 2, 2), (2, 1, 5), (6, 2, 5), (12, 9, 16)])
+def test_agrees_with_brute_force(dim, rank, candidates):
+    assert isotropic_error(dim, rank, candidates).value == pytest.approx(brute_force(dim, rank, candidates), abs=0.025)
 
 
 @pytest.mark.parametrize(("dim", "rank"), [(8, 3), (64, 32)])
@@ -62,7 +62,7 @@ def test_need_is_close_to_the_dimension():
     assert isotropic_need(64, 16, 0.05) == 64
 
 
-@pytest.mark.parametrize(("dim", "rank", "context"), [(1, 1, 2), (4, 5, 2), (4, 0, 2), (4, 2, 1)])
-def test_nonsense_is_refused(dim, rank, context):
+@pytest.mark.parametrize(("dim", "rank", "candidates"), [(1, 1, 2), (4, 5, 2), (4, 0, 2), (4, 2, 1)])
+def test_nonsense_is_refused(dim, rank, candidates):
     with pytest.raises(ValueError, match="expected"):
-        isotropic_error(dim, rank, context)
+        isotropic_error(dim, rank, candidates)

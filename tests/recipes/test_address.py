@@ -81,7 +81,7 @@ def test_ranks_follow_the_points_and_stay_below_the_dimension():
 
 
 def test_it_draws_and_says_what_is_seen(smoke, monkeypatch, tmp_path):
-    monkeypatch.setattr(address.AddressFigure, "compute", lambda self, settings, say: smoke)
+    monkeypatch.setattr(type(address.FIGURE), "compute", lambda self, settings, say: smoke)
     found = address.FIGURE.write("smoke", "command", tmp_path, lambda line: None)
     assert [path.suffix for path in found.files] == [".png", ".svg", ".json", ".md"]
     assert found.files[0].read_bytes().startswith(b"\x89PNG")

@@ -3,6 +3,7 @@ import pytest
 from rankwise.errors import RunsFailedError
 from rankwise.recipes.trained import train_sweep
 from rankwise.spec import OptimSpec
+from rankwise.sweep.store import open_store
 from rankwise.train.loop import train
 from spec_examples import seeds_sweep
 
@@ -16,7 +17,8 @@ def test_a_sweep_trained_by_workers_has_the_numbers_of_training_here(tmp_path):
     for trained in runs:
         here = train(trained.run)
         assert trained.result == here.to_json() | {"threads": trained.result["threads"]}
-    assert train_sweep(sweep, tmp_path, workers=1) == runs, "the second time nothing is trained"
+    with open_store(tmp_path):  # as a driver holds it
+        assert train_sweep(sweep, tmp_path, workers=1) == runs, "what is there is only read"
     for trained in runs:
         assert trained.weights is not None
         assert trained.weights.is_relative_to(tmp_path)

@@ -23,4 +23,5 @@ def test_reading_and_picture_from_fixed_numbers():
     assert lines[1] == "2 heads of rank 8: 0.8 with values of rank 8, 0.6 with whole values."
     figure = FIGURE.draw(PRESETS["laptop"], points)
     assert [axes.get_title() for axes in figure.axes] == ["$H = 16/r$", "$H = 64/r$"]
-    assert {text.get_text() for text in figure.legends[0].get_texts()} == {"values of rank $r$", "values of rank $d$"}
+    labels = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert labels == {"values of rank $r$", "values of rank $d$", "linear scores, whole values"}

@@ -182,7 +182,7 @@ def test_documents_that_commands_wrote_are_read(tmp_path):
 def test_a_need_without_what_the_page_shows_is_refused(tmp_path, capsys):
     file = tmp_path / "need.json"
     for change, said in (
-        (lambda document: document["settings"].pop("context"), "settings.context: missing, expected a whole number"),
+        (lambda document: document["settings"].pop("candidates"), "settings.candidates: missing"),
         (lambda document: document["measurements"][1].pop("notes"), "measurements[1].notes: missing, expected a list"),
         (
             lambda document: document["measurements"][0]["curves"].update(best=None),

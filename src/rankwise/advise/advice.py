@@ -24,19 +24,27 @@ _NEIGHBOURS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """``need_isotropic``: below it H heads cannot reach the target on isotropic data, any values; ``bound`` is their
-    least error there. ``warnings`` come before everything else."""
+    """All that rankwise says about a situation."""
 
     situation: Situation
     need_isotropic: int
+    """Below this rank H heads cannot reach the target on isotropic data, whatever their values."""
     bound: float
+    """The least error of H heads of the model's own rank on isotropic data."""
     plateau: Saturation
+    """The head dimension at which a random head comes within 10 % of its largest hardmax rank."""
     resources: Resources
+    """What the shape costs as it is."""
     roundings: list[Rounding]
+    """Head dimensions next to the need that kernels take."""
     published: list[ModelShape]
+    """The published models nearest in dimension."""
     published_ranks: tuple[int, int]
+    """The smallest and the largest rank among all published models."""
     warnings: tuple[str, ...]
+    """Shown before everything else."""
     suggestions: tuple[Suggestion, ...]
+    """At most three, the most important first."""
 
     @property
     def need(self) -> int:
@@ -81,10 +89,10 @@ def _warnings(of: Situation, need: int, plateau: Saturation) -> tuple[str, ...]:
             f"The need ({need}) lies above the plateau ({plateau.value}): there is no window between the two. They "
             "answer different questions; a rank that meets the need is beyond where random heads stop gaining."
         )
-    if of.need is not None and of.need.context < of.context:
+    if of.need is not None and of.need.candidates < of.context:
         said.append(
-            f"The need was measured among {of.need.context} keys, the model sees up to {of.context}: more keys ask for "
-            "more rank (by_context in the need file)."
+            f"The need was measured among {of.need.candidates} keys, the model sees up to {of.context}: more keys ask "
+            "for more rank (by_candidates in the need file)."
         )
     if of.shape.latent is not None:
         said.append("Latent attention: costs count its latents; suggestions about rank mean the query-key dimension.")

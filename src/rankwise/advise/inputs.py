@@ -14,8 +14,8 @@ from rankwise.shapes import ModelShape, read_config
 from rankwise.spec.strict_json import read_json_object
 from rankwise.theory.occupancy import visible_reach
 
-DEFAULT_TARGET = 0.1
-DEFAULT_CONTEXT = 1024
+_DEFAULT_TARGET = 0.1
+_DEFAULT_CONTEXT = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,14 +23,20 @@ class MeasuredNeed:
     """What advice takes from a need: the most demanding of its measurements."""
 
     name: str
+    """Which vectors were measured."""
     dim: int
     rank: int
+    """The smallest rank whose error meets the target; ``low`` and ``high`` by the ends of the error's interval."""
     low: int
     high: int
     target: float
-    context: int
+    """The error asked for."""
+    candidates: int
+    """Keys among which the nearest was sought."""
     participation_ratio: float
+    """Of the keys' covariance."""
     measurements: int
+    """How many there are, of which this is the most demanding."""
 
     @classmethod
     def of(cls, report: NeedReport) -> MeasuredNeed:
@@ -43,7 +49,7 @@ class MeasuredNeed:
             low=one.need_low,
             high=one.need_high,
             target=report.settings.target,
-            context=one.context,
+            candidates=one.candidates,
             participation_ratio=one.participation_ratio.keys,
             measurements=len(report.measurements),
         )
@@ -62,22 +68,28 @@ class AuditSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """A shape and its use; ``assumed``: what nobody said.
-
-    ``mask`` and ``window`` are those of the layers that see most, ``windows`` every layer's where they differ.
-    """
+    """A model's shape and its use."""
 
     shape: ModelShape
     context: int
+    """How many tokens the model sees."""
     mask: str
+    """Of the layers that see most, as is ``window``."""
     window: int | None
+    """A query sees tokens at distances below it; None: at any distance."""
     windows: tuple[int | None, ...] = ()
+    """Every layer's window where they differ, None for a layer without; else empty."""
     qk_norm: bool
     target: float
+    """The error asked for."""
     dtype: str
+    """Of cached keys and values."""
     need: MeasuredNeed | None
+    """None where it was not measured."""
     audit: AuditSummary | None
+    """None where the weights were not audited."""
     assumed: tuple[str, ...]
+    """What is assumed because it was not given, in words."""
 
     @property
     def why_not_reduced(self) -> str | None:
@@ -137,8 +149,8 @@ def situation(
     if context is None:
         context = None if config is None else _context_of(config)
     if context is None:
-        context = DEFAULT_CONTEXT
-        assumed.append(f"{DEFAULT_CONTEXT} tokens of context (--context)")
+        context = _DEFAULT_CONTEXT
+        assumed.append(f"{_DEFAULT_CONTEXT} tokens of context (--context)")
     if qk_norm is None:
         normed = sum(layer.qk_norm for layer in audited)
         qk_norm = bool(audited) and normed == len(audited)
@@ -244,7 +256,7 @@ def _target(target: float | None, measured: MeasuredNeed | None) -> float:
             f"target: the need was measured for {measured.target:g}, got {target:g}; measure again with "
             f"rankwise need ... --target {target:g}, or leave it out"
         )
-    chosen = target if target is not None else measured.target if measured is not None else DEFAULT_TARGET
+    chosen = target if target is not None else measured.target if measured is not None else _DEFAULT_TARGET
     if measured is None and not 0 < chosen <= 0.5:
         raise InvalidInputError(f"target: expected an error in (0, 1/2] (1/2 needs no head), got {chosen:g}")
     return chosen

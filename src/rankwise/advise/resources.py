@@ -12,10 +12,10 @@ from rankwise.errors import require_choice
 from rankwise.shapes import ModelShape
 from rankwise.shapes.shape import STATE_BYTES
 
-BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
 FLASH_LIMIT = 256
 """FlashAttention 2 and PyTorch's flash kernel refuse larger heads, PyTorch's also value dimensions unlike the keys'."""
-FLASH_TILES = (32, 64, 96, 128, 192, 256)
+_FLASH_TILES = (32, 64, 96, 128, 192, 256)
 """Head dimensions FlashAttention 2 is compiled for; others run in the next larger one."""
 STEP = 8
 """Half-precision tensor cores and memory-efficient attention want multiples of it (16 bytes)."""
@@ -50,12 +50,12 @@ def resources(shape: ModelShape, *, context: int, reach: float | None, dtype: st
 
     Both costs that depend on the reach are linear in it: where layers differ, their mean gives the exact sum.
     """
-    require_choice("dtype", dtype, tuple(BYTES))
+    require_choice("dtype", dtype, tuple(_BYTES))
     seen = context if reach is None else min(context, reach)
     a_layer = 2 * shape.stored_parameters + 2 * shape.heads * (shape.rank + shape.value_rank) * seen
     bytes_a_token = shape.kv_bytes_per_token
     if bytes_a_token is not None:
-        bytes_a_token = bytes_a_token // STATE_BYTES * BYTES[dtype]
+        bytes_a_token = bytes_a_token // STATE_BYTES * _BYTES[dtype]
     return Resources(
         parameters=shape.layers * shape.stored_parameters,
         flops_per_token=round(shape.layers * a_layer),
@@ -71,7 +71,7 @@ def rounded_up(rank: int) -> int:
 
 def flash_tile(rank: int) -> int | None:
     """The compiled size that a head of ``rank`` runs in; None beyond the limit."""
-    return next((tile for tile in FLASH_TILES if tile >= rank), None)
+    return next((tile for tile in _FLASH_TILES if tile >= rank), None)
 
 
 def roundings(rank: int) -> list[Rounding]:

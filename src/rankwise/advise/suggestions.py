@@ -15,7 +15,7 @@ from rankwise.theory.bounds import error_lower_bound
 from rankwise.theory.saturation import Saturation
 
 Confidence = Literal["theorem", "our derivation", "heuristic", "measurement"]
-MOST = 3
+_MOST = 3
 _CLOSE = 1.25  # a rank within this factor is not worth a change
 
 
@@ -32,7 +32,7 @@ class Suggestion:
 
 def suggestions(of: Situation, need_isotropic: int, plateau: Saturation) -> tuple[Suggestion, ...]:
     """The three that matter most, that first."""
-    return tuple(islice(_all(of, need_isotropic, plateau), MOST))
+    return tuple(islice(_all(of, need_isotropic, plateau), _MOST))
 
 
 def _all(of: Situation, need_isotropic: int, plateau: Saturation) -> Iterator[Suggestion]:
@@ -67,7 +67,7 @@ def _about_need(of: Situation, need_isotropic: int) -> Iterator[Suggestion]:
         return
     wanted = min(rounded_up(need.high), shape.dim)
     measured = (
-        f"One head needs rank {need.rank} ({need.low} to {need.high}) to find the nearest of {need.context} keys in "
+        f"One head needs rank {need.rank} ({need.low} to {need.high}) to find the nearest of {need.candidates} keys in "
         f"{need.name} with error {need.target:g}"
     )
     unproved = (

@@ -8,7 +8,8 @@ also given without the first column, and without rows that see nothing else.
 **Fixed or content.** Over texts t of one length, with U the uniform matrix of the mask,
 ``mean_t |A_t - U|^2 = |mean A - U|^2 + mean_t |A_t - mean A|^2``: the first part is a pattern of positions, the second
 depends on the text. The share of the first is reported, with the bias of T texts removed (the mean of T matrices still
-holds 1/T of their variance): F = max(0, |mean A - U|^2 - S/T), S = sum_t |A_t - mean A|^2 / (T - 1), share = F/(F + S).
+holds 1/T of their variance): ``F = max(0, |mean A - U|^2 - S/T)``, ``S = sum_t |A_t - mean A|^2 / (T - 1)``, share
+``F/(F + S)``.
 Texts are run a few at a time (eight, fewer where matrices are large): F and S are taken within each pass, F before it
 is cut at 0, and averaged over passes by their numbers of texts and of degrees of freedom. Passes of one text take no
 part. One text, and uniform attention, have no such share. A measurement, not a theorem.
@@ -47,22 +48,35 @@ class _Pattern:
 
 @dataclass(kw_only=True)
 class LayerAttention:
-    """All heads of one block. ``measures`` maps a name to values [texts][heads]; ``fixed_share`` one value a head."""
+    """All heads of one attention block."""
 
     index: int
+    """Counts blocks in the order in which they run."""
     name: str
+    """The module's path."""
     mask: SeenMask
     queries: int
+    """Queries per text."""
     keys: int
+    """Keys per text."""
     head_dim: int | None
+    """None where the model does not show its queries."""
     key_heads: int | None
+    """None where the model does not show its keys."""
     barrier: float
+    """Mean hardmax rank of rows that pick a visible key at random."""
     barrier_without_sink: float
+    """The same without the first key, and without rows that see nothing else."""
     uniform_entropy: float
+    """Mean entropy, in nats, of rows that are uniform over what they see."""
     crosses: bool
+    """Whether keys come from another sequence."""
     remark: str | None
+    """What the numbers do not show."""
     measures: dict[str, list[list[float]]] = field(default_factory=dict)
+    """By name, values [texts][heads]."""
     patterns: list[_Pattern] = field(default_factory=list)
+    """One per pass of two or more texts."""
 
     @property
     def heads(self) -> int:

@@ -24,7 +24,7 @@ from rankwise.models.files.source import ModelSource
 from rankwise.models.layouts import Inventory, LayerRef, LayerWeights, attention_layers, load_layer
 from rankwise.shapes.shape import LatentShape
 
-DISTANCES = (1, 16, 256, 4096)
+_DISTANCES = (1, 16, 256, 4096)
 """How far back the keys of a rotary head are looked at, besides 0."""
 
 
@@ -44,7 +44,7 @@ def audit_weights(
     heads = sum(layer.heads for layer in layers)
     pairs = sum(layer.heads * (layer.heads - 1) // 2 for layer in layers)
     reports = tuple(
-        audit_layer(load_layer(source, ref).folded(), heads_of_model=heads, pairs_of_model=pairs)
+        _audit_layer(load_layer(source, ref).folded(), heads_of_model=heads, pairs_of_model=pairs)
         for ref in progress(layers)
     )
     names = [name for ref in layers for name in ref.tensors]
@@ -59,7 +59,7 @@ def audit_weights(
     )
 
 
-def audit_layer(weights: LayerWeights, *, heads_of_model: int, pairs_of_model: int) -> LayerReport:
+def _audit_layer(weights: LayerWeights, *, heads_of_model: int, pairs_of_model: int) -> LayerReport:
     """Measure one folded layer; the two counts widen the intervals so that they hold for the whole model."""
     ref = weights.ref
     qk = qk_forms(weights)
@@ -118,7 +118,7 @@ def _qk_reports(weights: LayerWeights, qk: Forms) -> list[HeadReport]:
     biased = _biased(weights, qk)
     with_bias = [None] * ref.heads if biased is None else ranks_of(biased, size + 1)
     distances = []
-    for distance in DISTANCES if ref.rope is not None else ():
+    for distance in _DISTANCES if ref.rope is not None else ():
         if ref.window is None or distance < ref.window:
             assert ref.rope is not None
             distances.append((distance, ranks_of(qk.rotated(ref.rope, distance), size)))

@@ -17,7 +17,7 @@ from rankwise.audit.baseline import joint_spread, overlap_moments
 from rankwise.audit.report import Overlap
 from rankwise.audit.spectra import Forms
 
-HALF = 0.5
+_HALF = 0.5
 _CLOSEST = 3
 
 
@@ -40,7 +40,7 @@ def overlaps(forms: Forms, name: str, *, pairs_of_model: int, in_common: int = 0
     left, left_random, left_beyond = _side(forms.left_spaces, i, j, left_size, spread, in_common=0)
     right, right_random, right_beyond = _side(forms.right_spaces, i, j, right_size, spread, in_common=in_common)
     weaker = np.minimum(left, right)
-    redundant = (weaker > HALF) & left_beyond & right_beyond
+    redundant = (weaker > _HALF) & left_beyond & right_beyond
     closest = np.argsort(-weaker, kind="stable")
     return tuple(
         Overlap(

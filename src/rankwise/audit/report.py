@@ -65,16 +65,22 @@ class HeadReport:
 
     head: int
     kv_head: int
+    """The key and value head that it shares with its group."""
     qk: Ranks
     qk_with_bias: Ranks | None
     """With the biases as a further input coordinate that is always 1; None where the layer has none."""
     ov: Ranks | None
+    """None where the layer's values and outputs are not known."""
     qk_norm: float
     """Frobenius norm of ``scale * QK``."""
     ov_norm: float | None
+    """Frobenius norm of OV; None like ``ov``."""
     at_distance: tuple[AtDistance, ...]
+    """Empty without rotary positions."""
     qk_singular_values: tuple[float, ...]
+    """Of QK, without ``scale``; the largest first."""
     ov_singular_values: tuple[float, ...] | None
+    """The largest first; None like ``ov``."""
 
 
 @dataclass(frozen=True)
@@ -112,25 +118,41 @@ class LayerReport:
     """One attention layer."""
 
     part: str
+    """``"encoder"``, ``"decoder"``, ``"cross"`` (decoder to encoder); ``"layer"`` where tensors are named by hand."""
     layer: int
+    """Its number within the part."""
     dim: int
+    """Of the queries' input and of the output."""
     context_dim: int
+    """Of the input of keys and values."""
     heads: int
     kv_heads: int
     rank: int
+    """Coordinates of each head's queries and keys."""
     value_rank: int
+    """Coordinates of each head's values."""
     scale: float
+    """What a product of query and key is multiplied by."""
     mask: str
+    """``"full"``, ``"causal"`` or ``"window"``."""
     window: int | None
+    """A query sees keys at distances below it: those before under the mask ``"window"``, on both sides under
+    ``"full"``; None: at any distance."""
     rotary: bool
     qk_norm: bool
+    """Whether each head's queries and keys are normalised."""
     folded_in: tuple[Words, ...]
+    """What was multiplied into the matrices before they were measured, such as gains of norms."""
     notes: tuple[Words, ...]
+    """What the numbers do not show."""
     qk_baseline: Baseline
     ov_baseline: Baseline | None
+    """None where the layer's values and outputs are not known."""
     head_reports: tuple[HeadReport, ...]
     groups: tuple[GroupReport, ...]
+    """One per key head; empty where no two query heads share one."""
     pairs: int
+    """How many pairs of heads were compared in each form."""
     overlaps: tuple[Overlap, ...]
     """The redundant pairs, and the closest ones of each form."""
     latent: LatentShape | None = None
@@ -171,15 +193,23 @@ class AttentionOfLayer:
     """One attention block on texts."""
 
     index: int
+    """Counts blocks in the order in which they run."""
     name: Words
+    """The module's path."""
     mask: str
+    """As seen on the texts: ``"full"``, ``"causal"``, ``"window"`` or ``"other"``."""
     window: int | None
+    """How many of the latest keys a query sees; None unless the mask is ``"window"``."""
     cross_attention: bool
     queries: int
+    """Queries per text."""
     keys: int
+    """Keys per text."""
     head_dim: int | None
+    """None where the model does not show its queries."""
     baseline: AttentionBaseline
     remark: Words | None
+    """What the numbers do not show."""
     heads: tuple[AttentionOfHead, ...]
 
 

@@ -24,7 +24,7 @@ from rankwise.models.layouts import LayerWeights, Rope
 from rankwise.nn.rotary import rotate
 
 _CHUNK_BYTES = 16 * 2**20
-SUBSPACE_ENERGY = 0.9
+_SUBSPACE_ENERGY = 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ def forms(
         left_full = (left_rows.mT @ (shared.mT @ vh.mT * scaled)).float()
         onto = (left_core.mT @ u * scaled).unflatten(0, (-1, group))
         right_full = (right_rows.mT.unsqueeze(1) @ onto).flatten(0, 1).float()
-        for head, size in enumerate(energy_rank(singular_values=s, fraction=SUBSPACE_ENERGY).tolist()):
+        for head, size in enumerate(energy_rank(singular_values=s, fraction=_SUBSPACE_ENERGY).tolist()):
             left_spaces.append(left_full[head, :, :size])
             right_spaces.append(right_full[head, :, :size])
         left_cores.append(left_core)

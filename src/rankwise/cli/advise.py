@@ -98,7 +98,7 @@ def _print(advice: Advice) -> None:
     table = Table("what", "rank", "status", box=None, padding=(0, 2, 0, 0), header_style="bold")
     if of.need is not None:
         span = f"{of.need.rank} ({of.need.low}-{of.need.high})"
-        table.add_row("need, measured", span, Text(f"measurement: {of.need.name}, {of.need.context} keys"))
+        table.add_row("need, measured", span, Text(f"measurement: {of.need.name}, {of.need.candidates} keys"))
     table.add_row("need, isotropic data", str(advice.need_isotropic), "our derivation: the worst case, any values")
     table.add_row("plateau", str(advice.plateau.value), f"random heads, {advice.plateau.status}")
     low, high = advice.published_ranks

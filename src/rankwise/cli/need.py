@@ -31,7 +31,7 @@ def need(
     length: int | None = None,
     texts: int | None = None,
     target: float = 0.1,
-    context: int = 16,
+    candidates: int = 16,
     similarity: Literal["cosine", "dot"] = "cosine",
     heads: int = 1,
     steps: int = 200,
@@ -63,7 +63,7 @@ def need(
         length: With --model: tokens of a text; 256 if not given, fewer where the model has no more positions.
         texts: With --model: number of texts of that length to take; 32 if not given.
         target: The error to reach, between 0 and 1.
-        context: Keys a query chooses among, 16 as in the paper; more make the search harder.
+        candidates: Keys a query chooses among, 16 as in the paper; more make the search harder.
         similarity: What near means: cosine (lengths do not count) or dot.
         heads: Number of heads in the bound for isotropic data that is drawn beside.
         steps: Steps of training a form; 0 keeps to the SVD.
@@ -85,7 +85,7 @@ def need(
 
         require_drawing()
     settings = NeedSettings(
-        target=target, context=context, similarity=similarity, heads=heads, steps=steps, seed=seed
+        target=target, candidates=candidates, similarity=similarity, heads=heads, steps=steps, seed=seed
     )  # fmt: skip
     if (vectors is None) == (model is None):
         raise InvalidInputError("expected either a file of vectors or --model DIR --text FILE, got both or neither")
@@ -229,7 +229,7 @@ def _headline(one: NeedMeasurement, settings: NeedAsked, count: int) -> str:
     where = "" if count == 1 else f" at most, over {count} blocks"
     return (
         f"Need: rank {one.need} of {one.dim}{where} "
-        f"(95 %: {one.need_low} to {one.need_high}) for error {settings.target:g} among {one.context} keys"
+        f"(95 %: {one.need_low} to {one.need_high}) for error {settings.target:g} among {one.candidates} keys"
     )
 
 
@@ -245,9 +245,9 @@ def _print_curve(one: NeedMeasurement, settings: NeedAsked) -> None:
         f"  need by SVD alone {one.need_svd}, by PCA {one.need_pca}, at random {one.need_random}; "
         f"isotropic data {one.need_isotropic}"
     )
-    others = ", ".join(f"{other.context} keys {other.need}" for other in one.by_context)
+    others = ", ".join(f"{other.candidates} keys {other.need}" for other in one.by_candidates)
     if others:
-        out.print(f"  with the same forms and other contexts: {others}")
+        out.print(f"  with the same forms and other numbers of candidates: {others}")
     title = f"error (1 = a random key); bound: isotropic, 2 keys, {settings.heads} head(s), any values"
     table = Table("rank", "best form", "95 %", "recall", "SVD", "PCA", "random", "isotropic", "bound", title=title)
     curves = one.curves
@@ -291,7 +291,7 @@ def _reading(one: NeedMeasurement, settings: NeedAsked) -> str:
         "bounds nothing. "
     )
     return (
-        f"It means: one head of rank {one.need} can find the nearest of {one.context} such keys "
+        f"It means: one head of rank {one.need} can find the nearest of {one.candidates} such keys "
         f"({settings.similarity}) with {settings.target:g} of the error of a random choice; a better form may "
         f"exist, so it is an upper estimate. Isotropic vectors would need {one.need_isotropic}. "
         f"{beside_spread}"

@@ -12,7 +12,7 @@ from torch import Tensor
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.measure.rank import effective_rank, hardmax_rank, numerical_rank, stable_rank
 
-THRESHOLDS = (0.1, 0.01, 0.001)
+_THRESHOLDS = (0.1, 0.01, 0.001)
 
 
 def attention_ranks(weights: Shaped[Tensor, "..."]) -> dict[str, Float[Tensor, " H"]]:
@@ -40,7 +40,7 @@ def attention_ranks(weights: Shaped[Tensor, "..."]) -> dict[str, Float[Tensor, "
         "hardmax": hardmax_rank(weights.masked_fill(~sees, -torch.inf)),
         "effective": effective_rank(singular_values=spectrum),
         "stable": stable_rank(singular_values=spectrum),
-        **{f"above_{tau:g}": numerical_rank(rtol=tau, singular_values=spectrum) for tau in THRESHOLDS},
+        **{f"above_{tau:g}": numerical_rank(rtol=tau, singular_values=spectrum) for tau in _THRESHOLDS},
         "entropy": torch.special.entr(weights).sum((-2, -1)) / seeing,
         "largest": weights.amax(-1).sum(-1) / seeing,
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rankwise.measure.bisection import smallest
 from rankwise.need.forms import Form
-from rankwise.need.retrieval import Contexts, Interval, Outcome, Pool, bootstrap_weights, retrieve, scored
+from rankwise.need.retrieval import CandidateSets, Interval, Outcome, Pool, bootstrap_weights, retrieve, scored
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,9 @@ class CurvePoint:
 class Curve:
     """A family of forms, one for each rank, on one set of questions."""
 
-    def __init__(self, pool: Pool, questions: Contexts, forms_at: Callable[[int], FormCurve], *, seed: int) -> None:
+    def __init__(
+        self, pool: Pool, questions: CandidateSets, forms_at: Callable[[int], FormCurve], *, seed: int
+    ) -> None:
         self._pool, self._questions, self._forms_at, self._seed = pool, questions, forms_at, seed
         self._known: dict[int, CurvePoint] = {}
 

@@ -29,7 +29,7 @@ class NeedPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class IsotropicPoint:
-    """Beside a rank: the isotropic error at the same context, and the bound for two points and H heads, any values."""
+    """Beside a rank: the isotropic error among as many candidates, and the bound for two points and H heads."""
 
     rank: int
     error: float
@@ -38,10 +38,10 @@ class IsotropicPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContextNeed:
-    """The need with another number of keys in a context, by the same forms."""
+class CandidatesNeed:
+    """The need with another number of candidates, by the same forms."""
 
-    context: int
+    candidates: int
     need: int
     need_isotropic: int
 
@@ -64,7 +64,7 @@ class NeedMeasurement:
     queries: int
     own_queries: bool
     """Whether the queries are vectors of their own, or the keys ask for each other."""
-    context: int
+    candidates: int
     need: int
     """The smallest rank whose error meets the target; ``need_low`` and ``need_high`` by the ends of its interval."""
     need_low: int
@@ -74,7 +74,7 @@ class NeedMeasurement:
     need_random: int
     need_isotropic: int
     participation_ratio: IntrinsicDimensions
-    by_context: tuple[ContextNeed, ...]
+    by_candidates: tuple[CandidatesNeed, ...]
     curves: dict[str, tuple[NeedPoint, ...]]
     """By family of forms: best, svd, pca, random."""
     isotropic: tuple[IsotropicPoint, ...]
@@ -95,7 +95,7 @@ class NeedAsked:
     """What was asked."""
 
     target: float
-    context: int
+    candidates: int
     similarity: str
     heads: int
     steps: int

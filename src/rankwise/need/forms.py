@@ -1,6 +1,6 @@
 """Bilinear forms of rank r that stand in for the inner product: q^T M x with M = left right^T.
 
-The SVD form. In a context only differences of scores count, so M is chosen to keep ``q^T (x - x')`` in mean square::
+The SVD form. Among candidates only differences of scores count, so M keeps ``q^T (x - x')`` in mean square::
 
     min over rank M of  E (q^T (I - M)(x - x'))^2 = 2 || Cq^{1/2} (I - M) Ck^{1/2} ||_F^2
 

@@ -33,22 +33,22 @@ class IsotropicError:
     standard_error: float
 
 
-def isotropic_error(dim: int, rank: int, context: int, *, seed: int = 0) -> IsotropicError:
-    """The error of the best bilinear form of rank ``rank`` among ``context`` isotropic keys in R^dim."""
+def isotropic_error(dim: int, rank: int, candidates: int, *, seed: int = 0) -> IsotropicError:
+    """The error of the best bilinear form of rank ``rank`` among ``candidates`` isotropic keys in R^dim."""
     require_int("dim", dim, minimum=2)
-    require_int("context", context, minimum=2)
+    require_int("candidates", candidates, minimum=2)
     if not 1 <= require_int("rank", rank, minimum=1) <= dim:
         raise InvalidInputError(f"rank: expected at most dim={dim}, got {rank}")
     if rank == dim:
         return IsotropicError(0.0, 0.0)
-    if context == 2:
+    if candidates == 2:
         return IsotropicError(_two_keys(dim, rank), 0.0)
-    return _simulated(dim, rank, context, seed)
+    return _simulated(dim, rank, candidates, seed)
 
 
-def isotropic_need(dim: int, context: int, target: float) -> int:
+def isotropic_need(dim: int, candidates: int, target: float) -> int:
     """The smallest rank whose isotropic error is at most ``target``."""
-    return smallest(lambda rank: isotropic_error(dim, rank, context).value <= target, dim)
+    return smallest(lambda rank: isotropic_error(dim, rank, candidates).value <= target, dim)
 
 
 def _two_keys(dim: int, rank: int) -> float:
@@ -63,13 +63,13 @@ def _two_keys(dim: int, rank: int) -> float:
     return float(2 / math.pi * (density @ angle) / density.sum())
 
 
-def _simulated(dim: int, rank: int, context: int, seed: int) -> IsotropicError:
-    random = np.random.default_rng((seed, dim, rank, context))
-    questions = max(256, _QUESTIONS * 16 // max(16, context))
+def _simulated(dim: int, rank: int, candidates: int, seed: int) -> IsotropicError:
+    random = np.random.default_rng((seed, dim, rank, candidates))
+    questions = max(256, _QUESTIONS * 16 // max(16, candidates))
     inside = np.sqrt(random.beta(rank / 2, (dim - rank) / 2, questions))[:, None]
     outside = np.sqrt(1 - inside**2)
-    along = random.standard_normal((2, questions, context))
-    across = random.chisquare(dim - 2, (questions, context)) if dim > 2 else 0.0
+    along = random.standard_normal((2, questions, candidates))
+    across = random.chisquare(dim - 2, (questions, candidates)) if dim > 2 else 0.0
     along /= np.sqrt((along**2).sum(0) + across)
     seen = inside * along[0]
     row = np.arange(questions)

@@ -9,8 +9,8 @@ queries have fewer intrinsic dimensions, so their need must be measured: retriev
 - svd, pca, random: each without training;
 
 with the isotropic curve of the same dimension beside it as the worst case. A measurement of these vectors under one
-similarity and one context size. An upper estimate, for a better form may exist, and a statement about one head that
-does nearest-neighbour search, not about what a trained model's heads do.
+similarity and one number of candidates. An upper estimate, for a better form may exist, and a statement about one head
+that does nearest-neighbour search, not about what a trained model's heads do.
 
 Legend: Q queries, K keys, D dim.
 """
@@ -29,10 +29,10 @@ from torch.nn.functional import normalize
 
 from rankwise.errors import InvalidInputError, ShapeError, require_choice, require_int, require_number
 from rankwise.need.curves import Curve, CurvePoint, FormCurve, isotropic_ranks, rank_grid, smallest_rank
-from rankwise.need.document import ContextNeed, IsotropicPoint
+from rankwise.need.document import CandidatesNeed, IsotropicPoint
 from rankwise.need.forms import balanced_form, inner_product, intrinsic_dimension, moments, pca_form, random_form
 from rankwise.need.isotropic import isotropic_error, isotropic_need
-from rankwise.need.retrieval import Contexts, Interval, Pool, draw_contexts
+from rankwise.need.retrieval import CandidateSets, Interval, Pool, draw_candidates
 from rankwise.need.training import Trainer
 from rankwise.theory.bounds import error_lower_bound
 
@@ -40,18 +40,18 @@ Similarity = Literal["cosine", "dot"]
 SIMILARITIES = ("cosine", "dot")
 LEAST_ROWS = 20
 """Queries and keys are divided 5 : 2 : 3 into training, validation and test; each needs a few."""
-_OTHER_CONTEXTS = (2, 16, 128, 1024)
+_OTHER_NUMBERS = (2, 16, 128, 1024)
 _RANDOM_DRAWS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class NeedSettings:
-    """What is asked. The context defaults to the paper's 16 points: small enough that every file has thousands of
-    different ones, and comparable with its figures; ``by_context`` tells how the need grows beyond. ``questions`` are
-    asked of held-out queries at most, fewer in contexts so large that they would take long."""
+    """What is asked. The number of candidates defaults to the paper's 16 points, comparable with its figures;
+    ``by_candidates`` tells how the need grows beyond. ``questions`` are asked of held-out queries at most, fewer where
+    so many candidates would take long."""
 
     target: float = 0.1
-    context: int = 16
+    candidates: int = 16
     similarity: Similarity = "cosine"
     heads: int = 1
     steps: int = 200
@@ -61,7 +61,7 @@ class NeedSettings:
     def __post_init__(self) -> None:
         if not 0 < require_number("target", self.target, above=0) < 1:
             raise InvalidInputError(f"target: expected an error between 0 and 1 (a random key), got {self.target}")
-        require_int("context", self.context, minimum=2)
+        require_int("candidates", self.candidates, minimum=2)
         require_choice("similarity", self.similarity, SIMILARITIES)
         require_int("heads", self.heads, minimum=1)
         require_int("steps", self.steps, minimum=0)
@@ -79,7 +79,7 @@ class Need:
     keys: int
     queries: int
     own_queries: bool
-    context: int
+    candidates: int
     settings: NeedSettings
     need: Interval
     need_svd: int
@@ -90,7 +90,7 @@ class Need:
     query_dimension: float
     curves: dict[str, list[CurvePoint]]
     isotropic: list[IsotropicPoint]
-    by_context: list[ContextNeed]
+    by_candidates: list[CandidatesNeed]
     notes: list[str]
 
 
@@ -116,15 +116,15 @@ def measure_need(
         raise ShapeError(f"queries: expected vectors of the keys' dimension {keys.shape[1]}, got {queries.shape[1]}")
     generator = torch.Generator().manual_seed(settings.seed)
     training, validation, test = _divided(queries, keys, own, generator)
-    context = min(settings.context, *(pool.largest_context for pool in (training, validation, test)))
-    notes = _notes(training, context, settings)
+    candidates = min(settings.candidates, *(pool.most_candidates for pool in (training, validation, test)))
+    notes = _notes(training, candidates, settings)
 
     of = moments(training.queries, training.keys)
     balanced, pca = balanced_form(of), pca_form(of)
-    asked = _questions(validation, context, settings.questions, generator)
-    trainer = Trainer(training, validation, asked, balanced, context, settings.steps, settings.seed)
+    asked = _questions(validation, candidates, settings.questions, generator)
+    trainer = Trainer(training, validation, asked, balanced, candidates, settings.steps, settings.seed)
     tell("moments and their SVD")
-    questions = _questions(test, context, settings.questions, generator)
+    questions = _questions(test, candidates, settings.questions, generator)
     dim = keys.shape[1]
     randoms = [random_form(dim, generator) for _ in range(_RANDOM_DRAWS)]
 
@@ -134,7 +134,7 @@ def measure_need(
         tell(f"rank {rank}")
         return FormCurve([found], origin)
 
-    def curve(forms_at: Callable[[int], FormCurve], asked: Contexts) -> Curve:
+    def curve(forms_at: Callable[[int], FormCurve], asked: CandidateSets) -> Curve:
         return Curve(test, asked, forms_at, seed=settings.seed)
 
     curves = {
@@ -147,14 +147,14 @@ def measure_need(
         curves["best"].at(rank)
     need = _need(curves["best"], dim, settings.target)
     plain = {kind: smallest_rank(curves[kind].error, dim, settings.target) for kind in ("svd", "pca", "random")}
-    by_context = _by_context(test, context, dim, settings, lambda asked: curve(best_at, asked), generator)
-    tell("other contexts")
+    by_candidates = _by_candidates(test, candidates, dim, settings, lambda asked: curve(best_at, asked), generator)
+    tell("other numbers of candidates")
     ranks = curves["best"].ranks
     for kind in ("svd", "pca", "random"):
         for rank in ranks:
             curves[kind].at(rank)
         tell(kind)
-    isotropic = [_isotropic_point(dim, rank, context, settings.heads) for rank in isotropic_ranks(ranks, dim)]
+    isotropic = [_isotropic_point(dim, rank, candidates, settings.heads) for rank in isotropic_ranks(ranks, dim)]
     tell("isotropic")
     return Need(
         name=name,
@@ -162,18 +162,18 @@ def measure_need(
         keys=len(keys),
         queries=len(queries),
         own_queries=own,
-        context=context,
+        candidates=candidates,
         settings=settings,
         need=need,
         need_svd=plain["svd"],
         need_pca=plain["pca"],
         need_random=plain["random"],
-        need_isotropic=isotropic_need(dim, context, settings.target),
+        need_isotropic=isotropic_need(dim, candidates, settings.target),
         key_dimension=intrinsic_dimension(keys),
         query_dimension=intrinsic_dimension(queries),
         curves={kind: [point for point in one.points if point.rank in ranks] for kind, one in curves.items()},
         isotropic=isotropic,
-        by_context=by_context,
+        by_candidates=by_candidates,
         notes=notes,
     )
 
@@ -222,8 +222,8 @@ def _shares(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Ten
     return order[:training], order[training : training + validation], order[training + validation :]
 
 
-def _questions(pool: Pool, context: int, most: int, generator: torch.Generator) -> Contexts:
-    return draw_contexts(pool, context, min(most, max(1024, (1 << 20) // context)), generator)
+def _questions(pool: Pool, candidates: int, most: int, generator: torch.Generator) -> CandidateSets:
+    return draw_candidates(pool, candidates, min(most, max(1024, (1 << 20) // candidates)), generator)
 
 
 def _need(best: Curve, dim: int, target: float) -> Interval:
@@ -234,36 +234,38 @@ def _need(best: Curve, dim: int, target: float) -> Interval:
     )
 
 
-def _by_context(
+def _by_candidates(
     test: Pool,
-    context: int,
+    candidates: int,
     dim: int,
     settings: NeedSettings,
-    best: Callable[[Contexts], Curve],
+    best: Callable[[CandidateSets], Curve],
     generator: torch.Generator,
-) -> list[ContextNeed]:
-    """Other context sizes, as far as half of the held-out keys go; the forms stay those trained at ``context``."""
+) -> list[CandidatesNeed]:
+    """Other numbers of candidates, as far as half of the held-out keys go, by the forms trained at ``candidates``."""
     return [
-        ContextNeed(
-            context=size,
+        CandidatesNeed(
+            candidates=size,
             need=smallest_rank(best(_questions(test, size, settings.questions, generator)).error, dim, settings.target),
             need_isotropic=isotropic_need(dim, size, settings.target),
         )
-        for size in _OTHER_CONTEXTS
-        if size != context and 2 * size <= test.largest_context
+        for size in _OTHER_NUMBERS
+        if size != candidates and 2 * size <= test.most_candidates
     ]
 
 
-def _isotropic_point(dim: int, rank: int, context: int, heads: int) -> IsotropicPoint:
-    found = isotropic_error(dim, rank, context)
+def _isotropic_point(dim: int, rank: int, candidates: int, heads: int) -> IsotropicPoint:
+    found = isotropic_error(dim, rank, candidates)
     bound = error_lower_bound(dim, rank, heads, values="any").value
     return IsotropicPoint(rank=rank, error=found.value, standard_error=found.standard_error, bound=bound)
 
 
-def _notes(training: Pool, context: int, settings: NeedSettings) -> list[str]:
+def _notes(training: Pool, candidates: int, settings: NeedSettings) -> list[str]:
     notes = []
-    if context < settings.context:
-        notes.append(f"contexts hold {context} keys, not {settings.context}: the file has no more that can be held out")
+    if candidates < settings.candidates:
+        notes.append(
+            f"queries choose among {candidates} keys, not {settings.candidates}: the file has no more to hold out"
+        )
     if len(training.keys) < 4 * training.keys.shape[1]:
         notes.append(
             f"{len(training.keys)} keys to fit forms in {training.keys.shape[1]} dimensions are few: with more vectors "

@@ -1,15 +1,15 @@
-"""Retrieval: a query, a context of N keys, one key comes back. How far is it from the nearest?
+"""Retrieval: a query, N candidate keys, one key comes back. How far is it from the nearest?
 
-With s the similarity, x* = argmax_j s(x_j, q) the nearest key of the context and x^ = argmax_j q^T M x_j the one that
+With s the similarity, x* = argmax_j s(x_j, q) the nearest of the candidates and x^ = argmax_j q^T M x_j the one that
 the form M retrieves::
 
-    error  = mean ||x^ - x*||^2 / mean ||x_j - x*||^2      j uniform in the context, x* included
+    error  = mean ||x^ - x*||^2 / mean ||x_j - x*||^2      j uniform among the candidates, x* included
     recall = share of queries with x^ = x*
 
 Error 1 is a key taken at random, 0 the exact answer. For two orthonormal points a random key costs 1, so there it is
 the squared error of the theory in its own units, and the mean of the points would cost 1/2.
 
-Legend: Q queries, C contexts of a query, N keys of a context, K keys to draw from, D dim, R rank, B bootstrap draws.
+Legend: Q queries, C sets of candidates per query, N candidates, K keys to draw from, D dim, R rank, B bootstrap draws.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ BOOTSTRAP = 1000
 
 @dataclass(frozen=True)
 class Pool:
-    """Queries and the keys their contexts are drawn from. ``own`` says that query i is key i, and never its answer."""
+    """Queries and the keys their candidates are drawn from. ``own``: query i is key i, and never its answer."""
 
     queries: Float[Tensor, "Q D"]
     keys: Float[Tensor, "K D"]
     own: bool
 
     @property
-    def largest_context(self) -> int:
+    def most_candidates(self) -> int:
         return len(self.keys) - self.own
 
 
 @dataclass(frozen=True)
-class Contexts:
+class CandidateSets:
     """What is asked: ``members`` index the pool's keys, ``distances`` are squared, from each key to the nearest."""
 
     asked: Int[Tensor, " Q"]
@@ -71,8 +71,8 @@ class Score:
     recall: Interval
 
 
-def draw_contexts(pool: Pool, size: int, pairs: int, generator: torch.Generator) -> Contexts:
-    """About ``pairs`` questions: as many different queries as there are, several contexts each when they are few."""
+def draw_candidates(pool: Pool, size: int, pairs: int, generator: torch.Generator) -> CandidateSets:
+    """About ``pairs`` questions: as many different queries as there are, with several sets each when they are few."""
     queries = min(len(pool.queries), pairs)
     asked = torch.randperm(len(pool.queries), generator=generator)[:queries]
     repeats = -(-pairs // queries)
@@ -83,12 +83,12 @@ def draw_contexts(pool: Pool, size: int, pairs: int, generator: torch.Generator)
         queries_here = pool.queries[asked.repeat_interleave(repeats)[part]]
         nearest = (keys @ queries_here.unsqueeze(-1)).squeeze(-1).argmax(-1)
         distances[part] = (keys - keys[torch.arange(len(keys)), nearest].unsqueeze(1)).square().sum(-1)
-    return Contexts(asked, members.view(queries, repeats, size), distances.view(queries, repeats, size))
+    return CandidateSets(asked, members.view(queries, repeats, size), distances.view(queries, repeats, size))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Means over each query's contexts: distance lost, distance a random key would lose, share of right answers."""
+    """Means over each query's sets: distance lost, distance a random key would lose, share of right answers."""
 
     lost: Float[Tensor, " Q"]
     at_random: Float[Tensor, " Q"]
@@ -99,18 +99,18 @@ class Outcome:
         return float(self.lost.mean() / self.at_random.mean().clamp(min=_TINY))
 
 
-def retrieve(contexts: Contexts, queries: Float[Tensor, "Q2 R"], keys: Float[Tensor, "K R"]) -> Outcome:
+def retrieve(sets: CandidateSets, queries: Float[Tensor, "Q2 R"], keys: Float[Tensor, "K R"]) -> Outcome:
     """What the form brings back whose projected queries and keys (of the whole pool) are given."""
-    count, repeats, size = contexts.members.shape
-    members, distances = contexts.members.flatten(0, 1), contexts.distances.flatten(0, 1)
-    asked = contexts.asked.repeat_interleave(repeats)
+    count, repeats, size = sets.members.shape
+    members, distances = sets.members.flatten(0, 1), sets.distances.flatten(0, 1)
+    asked = sets.asked.repeat_interleave(repeats)
     lost = torch.empty(len(members))
     for part in _parts(len(members), size * keys.shape[1]):
         scores = (keys[members[part]] @ queries[asked[part]].unsqueeze(-1)).squeeze(-1)
         lost[part] = distances[part].gather(1, scores.argmax(-1, keepdim=True)).squeeze(1)
     lost = lost.view(count, repeats)
     # equal keys are equal answers, whichever of them came back
-    return Outcome(lost.mean(1), contexts.distances.mean((1, 2)), (lost == 0).float().mean(1))
+    return Outcome(lost.mean(1), sets.distances.mean((1, 2)), (lost == 0).float().mean(1))
 
 
 @lru_cache(maxsize=2)

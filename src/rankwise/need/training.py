@@ -1,15 +1,15 @@
 """A form of given rank, trained to retrieve: gradient descent from the SVD form on a softened error.
 
-For a context with scores t_j = beta a(q).b(x_j) the loss is what soft retrieval loses, relative to a random key::
+For candidates with scores t_j = beta a(q).b(x_j) the loss is what soft retrieval loses, relative to a random key::
 
     sum_j softmax(t)_j ||x_j - x*||^2  /  mean_j ||x_j - x*||^2
 
-Many queries ask the same contexts, so one matrix product serves thousands of questions. What comes out is the snapshot
-that retrieves best on validation queries, which took no part in training; the SVD form, unless the gain over it is more
-than two standard errors of the paired difference, lest chance be taken for learning. A better
-form may exist: a need found with it is an upper estimate.
+Many queries choose among the same candidates, so one matrix product serves thousands of questions. What comes out is
+the snapshot that retrieves best on validation queries, which took no part in training; the SVD form, unless the gain
+over it is more than two standard errors of the paired difference, lest chance be taken for learning. A better form may
+exist: a need found with it is an upper estimate.
 
-Legend: Q queries, G contexts, N keys of a context, D dim, P coordinates, R rank.
+Legend: Q queries, G sets of N candidates, D dim, P coordinates, R rank.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankwise.need.forms import Form
-from rankwise.need.retrieval import Contexts, Pool, retrieve
+from rankwise.need.retrieval import CandidateSets, Pool, retrieve
 
 _QUERIES_A_STEP, _KEYS_A_STEP = 256, 256
 _LEARNING_RATE = 0.01
-_SHARPNESS = 10.0  # of the softmax at first: standard deviation of the scores in a context
+_SHARPNESS = 10.0  # of the softmax at first: standard deviation of the scores of the candidates
 _SNAPSHOTS = 4
 _WARM_UP = 10
 _SIGNIFICANT = 2.0
-_KEPT_DISTANCES = 2**26  # numbers, over all steps: 256 MB, contexts of up to 1310 keys in 200 steps
+_KEPT_DISTANCES = 2**26  # numbers, over all steps: 256 MB, up to 1310 candidates in 200 steps
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Trainer:
 
     training: Pool
     validation: Pool
-    questions: Contexts
+    questions: CandidateSets
     start: Form
-    context: int
+    candidates: int
     steps: int
     seed: int
 
@@ -84,41 +84,41 @@ class Trainer:
 
     @cached_property
     def _questions(self) -> list[tuple[Tensor, Tensor]]:
-        """Queries asked [Q] and members of the contexts [G, N] of every step, for all ranks."""
+        """Queries asked [Q] and members of the sets of candidates [G, N] of every step, for all ranks."""
         generator = torch.Generator().manual_seed(self.seed)
         drawn = []
         for _ in range(self.steps):
             asked = torch.randint(len(self.training.queries), (_QUERIES_A_STEP,), generator=generator)
-            drawn.append((asked, self._contexts(generator)))
+            drawn.append((asked, self._candidate_sets(generator)))
         return drawn
 
     @property
     def _many_distances(self) -> bool:
-        return _QUERIES_A_STEP * max(_KEYS_A_STEP, self.context) * self.steps > _KEPT_DISTANCES
+        return _QUERIES_A_STEP * max(_KEYS_A_STEP, self.candidates) * self.steps > _KEPT_DISTANCES
 
     @cached_property
     def _kept(self) -> list[Tensor] | None:
         """The distances of every step, None where they would fill the memory and are found again for each rank."""
         return None if self._many_distances else [self._distances(asked, members) for asked, members in self._questions]
 
-    def _contexts(self, generator: torch.Generator) -> Tensor:
-        """Different keys in every context [G, N]; a query may meet itself, which is no question and does no harm."""
-        contexts = max(1, min(_KEYS_A_STEP, len(self.training.keys)) // self.context)
-        if len(self.training.keys) > 64 * contexts * self.context:  # repetitions are rare
-            return torch.randint(len(self.training.keys), (contexts, self.context), generator=generator)
+    def _candidate_sets(self, generator: torch.Generator) -> Tensor:
+        """Different keys in every set [G, N]; a query may meet itself, which is no question and does no harm."""
+        sets = max(1, min(_KEYS_A_STEP, len(self.training.keys)) // self.candidates)
+        if len(self.training.keys) > 64 * sets * self.candidates:  # repetitions are rare
+            return torch.randint(len(self.training.keys), (sets, self.candidates), generator=generator)
         order = torch.randperm(len(self.training.keys), generator=generator)
-        return order[: contexts * self.context].view(contexts, self.context)
+        return order[: sets * self.candidates].view(sets, self.candidates)
 
     def _distances(self, asked: Tensor, members: Tensor) -> Float[Tensor, "Q G N"]:
-        """Squared distances from every key to the nearest of its context, for every query."""
+        """Squared distances from every key to the nearest of its set, for every query."""
         keys = self.training.keys[members]
         nearest = torch.einsum("qd,gnd->qgn", self.training.queries[asked], keys).argmax(-1)
         squares = keys.square().sum(-1)
         groups = torch.arange(len(members))
-        if self.context <= len(asked) or not self._many_distances:
+        if self.candidates <= len(asked) or not self._many_distances:
             apart = (squares.unsqueeze(1) + squares.unsqueeze(2) - 2 * keys @ keys.mT).clamp(min=0)
             return apart[groups, nearest]
-        # only from keys that are nearest to a query: those between all keys of so large a context are too many
+        # only from keys that are nearest to a query: those between all of so many candidates are too many
         across = torch.einsum("qgd,gnd->qgn", keys[groups, nearest], keys)
         return (squares[groups, nearest].unsqueeze(-1) + squares - 2 * across).clamp(min=0)
 

@@ -30,7 +30,7 @@ from rankwise.nn.rotary import rotate, rotation
 from rankwise.spec import AttentionSpec, RotarySpec
 
 # Stacking the projections of the same tokens saves launches, and costs a copy of their gradients: it pays while narrow.
-STACKED_UP_TO_COLUMNS = 512
+_STACKED_UP_TO_COLUMNS = 512
 
 
 class MultiheadAttention(nn.Module):
@@ -366,7 +366,7 @@ def _projected(
     weights = [weight.flatten(0, 1) for weight, _ in parts]
     biases = [None if bias is None else bias.flatten() for _, bias in parts]
     stacked_bias = [bias for bias in biases if bias is not None]
-    if len(parts) > 1 and sum(map(len, weights)) <= STACKED_UP_TO_COLUMNS:
+    if len(parts) > 1 and sum(map(len, weights)) <= _STACKED_UP_TO_COLUMNS:
         stacked = linear(tokens, torch.cat(weights), torch.cat(stacked_bias) if stacked_bias else None)
         flat = list(stacked.split([len(weight) for weight in weights], dim=2))
     else:

@@ -29,7 +29,7 @@ from rankwise.nn.feedforward import FeedForward
 from rankwise.nn.transformer import Block, Transformer
 from rankwise.spec import AttentionSpec, ModelSpec
 
-EPS = 1e-6  # of every norm here
+_EPS = 1e-6  # of every norm here
 
 
 def head_dim_config(spec: AttentionSpec | ModelSpec, *, pad: bool = False, vocabulary: int = 1, **fields: Any) -> Any:
@@ -57,7 +57,7 @@ def head_dim_config(spec: AttentionSpec | ModelSpec, *, pad: bool = False, vocab
         "num_key_value_heads": attention.key_heads,
         "head_dim": _head_dim(attention),
         "attention_bias": attention.bias,
-        "rms_norm_eps": EPS,
+        "rms_norm_eps": _EPS,
         "intermediate_size": 1,
         "bos_token_id": None,
         "eos_token_id": None,

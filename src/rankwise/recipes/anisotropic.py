@@ -55,7 +55,7 @@ PRESETS = {
 }
 
 
-class Anisotropic(TrainedFigure[Sizes]):
+class _Anisotropic(TrainedFigure[Sizes]):
     """Relative error against r/d and against r/d_eff, one curve per law of the data."""
 
     name = "anisotropic"
@@ -194,4 +194,4 @@ def _of_effective(point: Point) -> float:
     return point.row.rank / _effective(point)
 
 
-FIGURE = Anisotropic()
+FIGURE = _Anisotropic()

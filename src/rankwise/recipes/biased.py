@@ -58,7 +58,7 @@ PRESETS = {
 }
 
 
-class Biased(TrainedFigure[Sizes]):
+class _Biased(TrainedFigure[Sizes]):
     """Error against d - r, one curve per bias; and the same relative to the best linear predictor."""
 
     name = "biased"
@@ -157,4 +157,4 @@ def _ticks(points: Sequence[Point]) -> list[int]:
     return [gap for gap in found if gap in (found[0], found[-1]) or gap - found[0] >= near]
 
 
-FIGURE = Biased()
+FIGURE = _Biased()

@@ -9,14 +9,14 @@ from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity, paper
 TWENTIETH = PAPER_SEQUENCES // 20
 """What ``capacity`` spends at full size."""
 
-PROTOCOLS = ("capacity", "paper")
+_PROTOCOLS = ("capacity", "paper")
 LATER_RATE = 0.005
 """The authors' learning rate in every figure after the first, which they train for twice as long."""
 
 
 def train_as(protocol: str, cell: Cell, *, paper_rate: float = 0.01) -> RunSpec:
     """``cell`` by the protocol of that name."""
-    require_choice("--protocol", protocol, PROTOCOLS)
+    require_choice("--protocol", protocol, _PROTOCOLS)
     return paper(cell, lr=paper_rate) if protocol == "paper" else capacity(cell)
 
 

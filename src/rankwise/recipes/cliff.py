@@ -52,7 +52,7 @@ PRESETS = {
 }
 
 
-class Cliff(TrainedFigure[Sizes]):
+class _Cliff(TrainedFigure[Sizes]):
     """Error against rank for a few heads, in steps of 1."""
 
     name = "cliff"
@@ -108,4 +108,4 @@ def _ticks(ranks: Sequence[int]) -> list[int]:
     return [rank for rank in ranks if rank in (ranks[0], ranks[-1]) or (rank % 4 == 0 and ranks[-1] - rank > 2)]
 
 
-FIGURE = Cliff()
+FIGURE = _Cliff()

@@ -47,7 +47,7 @@ PRESETS = {
 }
 
 
-class Dimension(TrainedFigure[Sizes]):
+class _Dimension(TrainedFigure[Sizes]):
     """The same errors against the rank, and against its share of d."""
 
     name = "dimension"
@@ -112,4 +112,4 @@ def _listed(points: Sequence[Point]) -> str:
     return ", ".join(f"{point.error:.3g} at d = {point.row.dim}" for point in points)
 
 
-FIGURE = Dimension()
+FIGURE = _Dimension()

@@ -76,7 +76,7 @@ PRESETS = {
 }
 
 
-class Figure1(TrainedFigure[Sizes]):
+class _Figure1(TrainedFigure[Sizes]):
     """Error against rank: one panel per depth, one curve per budget."""
 
     name = "figure1"
@@ -182,4 +182,4 @@ def _label(name: str) -> str:
     return f"$d^{{{exponent:g}}}$ parameters, $H = d^{{{exponent - 1:g}}}/r$".replace("d^{1}/", "d/")
 
 
-FIGURE = Figure1()
+FIGURE = _Figure1()

@@ -54,7 +54,7 @@ PRESETS = {
 }
 
 
-class Figure2(TrainedFigure[Sizes]):
+class _Figure2(TrainedFigure[Sizes]):
     """Angle against scale, a dot per head."""
 
     name = "figure2"
@@ -144,4 +144,4 @@ def published_medians(dim: int, points: int) -> dict[int, tuple[float, float]]:
     return {heads: (180 - angle, scales[heads] / math.sqrt(dim)) for heads, angle in angles.items()}
 
 
-FIGURE = Figure2()
+FIGURE = _Figure2()

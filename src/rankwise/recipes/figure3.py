@@ -53,7 +53,7 @@ PRESETS = {
 }
 
 
-class Figure3(TrainedFigure[Sizes]):
+class _Figure3(TrainedFigure[Sizes]):
     """Error against rank: one panel per depth, one curve per kind of positions."""
 
     name = "figure3"
@@ -135,4 +135,4 @@ def _gain(points: Sequence[Point], kind: str) -> float | None:
     return geometric_mean(ratios) if ratios else None
 
 
-FIGURE = Figure3()
+FIGURE = _Figure3()

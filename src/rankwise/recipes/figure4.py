@@ -53,7 +53,7 @@ PRESETS = {
 }
 
 
-class Figure4(TrainedFigure[Sizes]):
+class _Figure4(TrainedFigure[Sizes]):
     """Error against rank for several N; and the error of each model against the N that it is tested with."""
 
     name = "figure4"
@@ -88,7 +88,7 @@ class Figure4(TrainedFigure[Sizes]):
     def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
         """Error against N, and whether models carry over to more points."""
         few, many = (extreme(point.row.points for point in points) for extreme in (min, max))
-        lines, exact = [], exact_heads(points)
+        lines, exact = [], _exact_heads(points)
         for rank in (settings.dim // 2, settings.dim):
             first, last = (select(points, points=count, rank=rank) for count in (few, many))
             if few < many and first and last:
@@ -107,7 +107,7 @@ class Figure4(TrainedFigure[Sizes]):
 
     def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
         """Left the paper's picture; then a panel for every number of points in training, against the number tested."""
-        trained, exact = lines_of(points, "points"), exact_heads(points)
+        trained, exact = lines_of(points, "points"), _exact_heads(points)
         figure = new_figure(4.0 * (1 + len(trained)), 3.9)
         first, *panels = figure.subplots(1, 1 + len(trained), sharey=True)
         lines = []
@@ -150,7 +150,7 @@ def _examples(points: int) -> int:
     return max(8, _QUERIES // points)
 
 
-def exact_heads(points: Sequence[Point]) -> dict[int, dict[int, float]]:
+def _exact_heads(points: Sequence[Point]) -> dict[int, dict[int, float]]:
     """For every number of points that a full-rank model was trained with, the exact head that agrees with it there."""
     found = {
         point.row.points: exact_head(point.row.dim, point.row.points, point.mean("tested_error"))
@@ -182,4 +182,4 @@ def exact_head(dim: int, points: int, error: float) -> dict[int, float] | None:
     return {count: at(high, count) for count in TESTED}
 
 
-FIGURE = Figure4()
+FIGURE = _Figure4()

@@ -34,17 +34,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes(Settings):
-    """The sizes of a preset; ``examples`` different sequences, ``passes`` times each."""
+    """The sizes of a preset."""
 
     dim: int
     points: int
     layers: tuple[int, ...] = (1, 3)
+    """One row of panels each."""
     ranks: tuple[int, ...]
+    """One column of panels each, with dim / rank heads."""
     examples: int
+    """How many different sequences repeat."""
     passes: int
+    """How often each of them is trained on."""
     feedforward: int
+    """Hidden width."""
     lr: float
     batch: int
+    """Sequences per step."""
 
 
 PRESETS = {
@@ -76,7 +82,7 @@ PRESETS = {
 _EPOCHS = 32
 
 
-class Repeated(TrainedFigure[Sizes]):
+class _Repeated(TrainedFigure[Sizes]):
     """Training and held-out error against the number of passes: one panel per depth and rank."""
 
     name = "repeated"
@@ -163,4 +169,4 @@ def _draw(axes: Axes, settings: Sizes, points: Sequence[Point]) -> None:
     axes.set(xscale="log", yscale="log", xlabel="passes (or as many fresh sequences)", ylabel="squared error per query")
 
 
-FIGURE = Repeated()
+FIGURE = _Repeated()

@@ -22,25 +22,30 @@ Value = str | int | float
 
 @dataclass(frozen=True, kw_only=True)
 class ResultRow:
-    """What a run was, what it reached, and the id that leads back to its spec; ``extra`` is the figure's own."""
+    """What a run was, what it reached, and the id that leads back to its spec."""
 
     protocol: str
     dim: int
     points: int
+    """Tokens per example."""
     layers: int
     heads: int
     rank: int
     seed: int
     sequences: int
+    """Training examples seen, fewer than planned where a run stopped early."""
     error: float
     """On held-out examples."""
     error_se: float
+    """Standard error of ``error`` over those examples."""
     train_min: float
     """The lowest mean training error of an epoch: the statistic of the paper's figures."""
     parameters: int
     seconds: float
+    """At work, all attempts together."""
     run_id: str
     extra: Mapping[str, Value] = field(default_factory=dict)
+    """The figure's own columns."""
 
     def get(self, column: str) -> Value:
         """The value of a column, common or the figure's own."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-DRAWS = 5
+_DRAWS = 5
 STANDARD_ERRORS = 4.0
 _SCORE_WIDTH = 32
 _ROUNDING = 1e-9
@@ -77,7 +77,7 @@ PRESETS = {
 }
 
 
-class Theorem(TrainedFigure[Sizes]):
+class _Theorem(TrainedFigure[Sizes]):
     """Error against heads: one panel per dimension, a colour per rank, a marker per kind of heads."""
 
     name = "theorem"
@@ -136,9 +136,9 @@ def below_bound(points: Sequence[Point]) -> list[Point]:
 def random_feature_errors(dim: int, heads: int) -> tuple[float, float]:
     """Rank-1 hardmax heads drawn at random with the weights that are best for them: mean and standard error of five
     draws, none of which may lie below the bound at all, because these errors are exact."""
-    errors = [optimal_weights(*random_features(dim, heads, draw))[1] for draw in range(DRAWS)]
+    errors = [optimal_weights(*random_features(dim, heads, draw))[1] for draw in range(_DRAWS)]
     assert min(errors) >= _bound(dim, 1, heads, "scaled_identity") * (1 - _ROUNDING)
-    return fmean(errors), stdev(errors) / math.sqrt(DRAWS)
+    return fmean(errors), stdev(errors) / math.sqrt(_DRAWS)
 
 
 def draw_panel(axes: Axes, points: Sequence[Point]) -> None:
@@ -177,4 +177,4 @@ def _bound(dim: int, rank: int, heads: float, values: Values) -> float:
     return error_lower_bound(dim, rank, heads, values=values).value
 
 
-FIGURE = Theorem()
+FIGURE = _Theorem()

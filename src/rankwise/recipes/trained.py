@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from rankwise.spec import RunSpec, SweepSpec
+from rankwise.sweep.database import database
 from rankwise.sweep.engines.where import Where
 from rankwise.sweep.plan import plan_sweep
 from rankwise.sweep.session import raise_for_failures, run_here
-from rankwise.sweep.store import read_store
+from rankwise.sweep.store import Row, read_store
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +30,14 @@ def train_sweep(
 ) -> tuple[TrainedRun, ...]:
     """Train what ``store`` does not hold yet and return every run of ``sweep``, in its order.
 
-    Raises when runs failed or the sweep was stopped; the same call continues.
+    Raises when runs failed or the sweep was stopped; the same call continues. A store that holds everything is only
+    read, also while another command trains in it.
     """
     plan = plan_sweep(sweep)
-    raise_for_failures(plan, run_here(plan, store, where=where, workers=workers, retry=retry), store)
-    with read_store(store) as reader:
-        done = {row.run_id: row for row in reader.rows("done")}
+    done = _done(store)
+    if any(run.id not in done for run in plan.runs):
+        raise_for_failures(plan, run_here(plan, store, where=where, workers=workers, retry=retry), store)
+        done = _done(store)
     found = []
     for planned in plan.runs:
         row = done[planned.id]
@@ -42,3 +45,10 @@ def train_sweep(
         weights = store / row.checkpoint if row.checkpoint else None
         found.append(TrainedRun(run=planned.spec, result=row.result, seconds=row.seconds, weights=weights))
     return tuple(found)
+
+
+def _done(store: Path) -> dict[str, Row]:
+    if not database(store).exists():
+        return {}
+    with read_store(store) as reader:
+        return {row.run_id: row for row in reader.rows("done")}

@@ -20,6 +20,7 @@ from rankwise.recipes.cells import TWENTIETH, budget, farthest
 from rankwise.recipes.curves import curve, panels_by
 from rankwise.recipes.rows import Point, Value, lines_of, select
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
+from rankwise.report.figures import GUIDE
 from rankwise.report.panels import draw_levels, draw_series, rank_axes
 from rankwise.spec import RunSpec, heads_for_budget, vary
 from rankwise.train.protocols import Cell, capacity
@@ -49,7 +50,7 @@ PRESETS = {
 }
 
 
-class Values(TrainedFigure[Sizes]):
+class _Values(TrainedFigure[Sizes]):
     """Error against query-key rank: one panel per budget of heads, one curve per value rank."""
 
     name = "values"
@@ -88,18 +89,17 @@ class Values(TrainedFigure[Sizes]):
 
     def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
         """One panel per budget."""
-        levels = trivial_errors(settings.dim, settings.points) | {
-            "linear scores, whole values": linear_scores_level(settings.dim, settings.points)
-        }
+        level = linear_scores_level(settings.dim, settings.points)
 
         def draw_budget(axes: Axes, total: Value, own: Sequence[Point]) -> None:
             kinds = lines_of(own, "values").items()
             draw_series(axes, [curve(_LABELS[str(kind)], line, x="rank") for kind, line in kinds])
-            draw_levels(axes, levels)
+            axes.axhline(level, color=GUIDE, linewidth=1.0, linestyle="--", label="linear scores, whole values")
+            draw_levels(axes, trivial_errors(settings.dim, settings.points))
             rank_axes(axes, sorted({point.row.rank for point in own}), f"$H = {total}/r$", "query-key rank of a head")
 
         title = f"Values: farthest of {settings.points} points in {settings.dim} dimensions, one layer"
         return panels_by("budget", points, draw_budget, title)
 
 
-FIGURE = Values()
+FIGURE = _Values()

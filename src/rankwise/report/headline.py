@@ -22,7 +22,7 @@ class Figure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gap:
+class _Gap:
     """Full rank against half rank at one budget of heads."""
 
     full: Cell
@@ -103,11 +103,11 @@ def _families(cells: Sequence[Cell]) -> dict[tuple[str, str, str], list[Cell]]:
     return families
 
 
-def _gaps(cells: Sequence[Cell], dim: int) -> list[Gap]:
+def _gaps(cells: Sequence[Cell], dim: int) -> list[_Gap]:
     """Full and half rank at the same number of attention parameters, wherever both were trained."""
     found = {(cell.heads * cell.rank, cell.rank): cell for cell in cells}
     return [
-        Gap(full=cell, half=found[budget, dim // 2])
+        _Gap(full=cell, half=found[budget, dim // 2])
         for (budget, rank), cell in found.items()
         if rank == dim and (budget, dim // 2) in found
     ]

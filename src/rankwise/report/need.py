@@ -78,7 +78,7 @@ def _draw_one(left: Axes, right: Axes, one: NeedMeasurement, settings: NeedAsked
     right.set_ylim(0, 1)
     left.set_ylabel("retrieval error (1 = a random key)")
     right.set_ylabel("recall of the nearest key")
-    left.set_title(f"Nearest of {one.context} keys, {settings.similarity}, d = {one.dim}", pad=16)
+    left.set_title(f"Nearest of {one.candidates} keys, {settings.similarity}, d = {one.dim}", pad=16)
     right.set_title(f"intrinsic dimension (participation ratio) {one.participation_ratio.keys:.1f}", pad=16)
 
 
@@ -127,7 +127,7 @@ def _draw_several(left: Axes, right: Axes, measurements: Sequence[NeedMeasuremen
     _rank_axis(left, measurements[0].dim)
     left.set_ylim(0, 1)
     left.set_ylabel("retrieval error (1 = a random key)")
-    left.set_title(f"Nearest of {measurements[0].context} keys, best form, block by block")
+    left.set_title(f"Nearest of {measurements[0].candidates} keys, best form, block by block")
 
     at = list(range(len(measurements)))
     need = [one.need for one in measurements]

@@ -27,23 +27,26 @@ _SOFTMAX, _GENERALISED = "softmax heads", "generalised heads"
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """Runs equal but for the seed; ``error`` is their mean.
-
-    ``spread`` is its standard error: between seeds where there are several, else of the one validation.
-    ``bound`` is the error no such layer goes below, where that is proved; else None.
-    """
+    """Runs that differ in their seed alone."""
 
     facet: str
+    """The panel it belongs to: its depth, or its kind of heads (see ``Setting.in_theorem``)."""
     protocol: str
     layers: int
     heads: int
     rank: int
     variant: str
+    """What else tells it apart from cells of the same rank and heads, as in "lr 0.01"; empty where nothing does."""
     error: float
+    """The mean over runs."""
     spread: float | None
+    """Standard error of ``error``: between seeds where there are several, else of the one validation; None where
+    unknown."""
     parameters: int
     bound: float | None
+    """The error that no such layer goes below; None where none is proved."""
     runs: tuple[int, ...]
+    """Their places in the store."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from rankwise.shapes.family_defaults import with_family_defaults
 from rankwise.shapes.shape import LatentShape, ModelShape
 from rankwise.spec.strict_json import read_json_object
 
-LARGEST = 2**24
+_LARGEST = 2**24
 """No dimension, layer or head count of a real model comes near; larger numbers are mistakes."""
 
 # Keys of one meaning, the one that counts first. The decoder's own come before the model's, because there the model's
@@ -144,11 +144,11 @@ class ConfigPart:
             value = self.values.get(key)
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= LARGEST:
-                raise self.wrong(key, f"a whole number from {minimum} to {LARGEST}", value)
+            if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= _LARGEST:
+                raise self.wrong(key, f"a whole number from {minimum} to {_LARGEST}", value)
             return value
         if default is None:
-            raise self.wrong(keys[0], f"a whole number from {minimum} to {LARGEST}", None)
+            raise self.wrong(keys[0], f"a whole number from {minimum} to {_LARGEST}", None)
         return default
 
     def switch(self, key: str) -> bool:

@@ -26,26 +26,30 @@ class LatentShape:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelShape:
-    """The attention hyper-parameters of a model.
-
-    ``mlp_depth`` is the number of matrices an input passes in the MLP (2, gated or not). ``cached_layers`` is the
-    number of layers that keep keys and values of every token; None when it cannot be told. ``note`` says what the
-    row does not show.
-    """
+    """The attention hyper-parameters of a model."""
 
     name: str
     dim: int
     layers: int
     heads: int
     rank: int
+    """r, of each head's query-key form."""
     value_rank: int
+    """r2, of each head's output-value map."""
     kv_heads: int
+    """G, shared by groups of query heads; H where every head has its own keys and values."""
     cached_layers: int | None
+    """Layers that keep keys and values of every token; None when it cannot be told."""
     mlp_width: int | None = None
+    """Hidden width; None when it cannot be told."""
     mlp_depth: int | None = None
+    """Matrices that an input passes in the MLP (2, gated or not)."""
     latent: LatentShape | None = None
+    """The sizes of latent attention, None for any other."""
     year: int | None = None
+    """Of publication; None when unknown."""
     note: str | None = None
+    """What the row does not show."""
 
     @property
     def mlp_ratio(self) -> float | None:

@@ -58,28 +58,36 @@ class RotarySpec:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionSpec:
-    """One multi-head attention layer: ``sum_h W_O,h W_V,h X phi(X^T W_K,h^T W_Q,h y)``.
-
-    ``dim`` D of queries and output, ``heads`` H, ``rank`` R of each query-key form, ``value_rank`` V of each
-    output-value map (default: ``rank``), ``kv_heads`` G shared by groups of H/G query heads (default: H),
-    ``context_dim`` C of keys and values (default: D). ``average`` A says that the heads are A equal modules whose
-    outputs (each with its own output bias) are averaged, as in the paper's experiments; 1 is the plain sum.
-    """
+    """One multi-head attention layer: ``sum_h W_O,h W_V,h X phi(X^T W_K,h^T W_Q,h y)``."""
 
     dim: int
+    """D, of queries and output."""
     heads: int
+    """H, of queries."""
     rank: int
+    """R, of each query-key form."""
     value_rank: int | None = None
+    """V, of each output-value map (default: ``rank``)."""
     kv_heads: int | None = None
+    """G, each shared by H/G query heads (default: H)."""
     context_dim: int | None = None
+    """C, of what keys and values are read from (default: D)."""
     scores: Literal["softmax", "hardmax"] = "softmax"
+    """phi; ``hardmax`` is one-hot at the largest score, the first of equal ones."""
     temperature: Literal["fixed", "learned"] = "fixed"
+    """``learned``: the scores of each head times a learned factor."""
     qk_norm: bool = False
+    """RMSNorm of each head's queries and keys."""
     rope: RotarySpec | None = None
+    """Rotary positions (default: none)."""
     causal: bool = False
     window: int | None = None
+    """Query i sees keys j with ``|i - j| < window`` (default: all)."""
     bias: bool = True
+    """Of every projection."""
     average: int = 1
+    """A: the heads are A equal modules whose outputs (each with its own output bias) are averaged, as in the paper's
+    experiments; 1 is the plain sum."""
 
     def __post_init__(self) -> None:
         for name in ("dim", "heads", "rank", "average"):

@@ -17,12 +17,7 @@ CLASSES = 10
 @register_task
 @dataclass(frozen=True, kw_only=True)
 class ImagesSpec(TaskSpec):
-    """Ten classes of square grey images cut into patches of ``patch`` x ``patch`` pixels, one token a patch.
-
-    ``digits``: the 1,797 images of 8 x 8 that come with scikit-learn, every fifth held out. ``mnist``: 28 x 28 from
-    ``path`` (a directory of idx files, or of CSV files, see ``tasks.images``) with its own test set; ``sha256`` then
-    says which bytes they are. Training images are moved by up to ``shift`` pixels in each direction.
-    """
+    """Ten classes of square grey images cut into square patches, one token per patch."""
 
     builder: ClassVar[str] = "rankwise.tasks.images:ImagePatches"
     unit: ClassVar[str] = "share of images misread"
@@ -32,10 +27,16 @@ class ImagesSpec(TaskSpec):
 
     name: Literal["images"] = "images"
     source: Literal["digits", "mnist"]
+    """``digits``: the 1,797 images of 8 x 8 that come with scikit-learn, every fifth held out. ``mnist``: 28 x 28 from
+    ``path``, with its own test set."""
     patch: int
+    """Pixels along the edge of a patch."""
     shift: int = 0
+    """Training images are moved by up to this many pixels in each direction."""
     sha256: str | None = None
+    """Of the pixels and classes of ``mnist``, whatever their file format; None for ``digits``."""
     path: str | None = field(default=None, metadata={"identity": False})
+    """A directory of the idx or CSV files of ``mnist``; None for ``digits``. Outside the run's id."""
 
     def __post_init__(self) -> None:
         settle(self)

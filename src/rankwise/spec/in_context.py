@@ -45,17 +45,10 @@ class Curriculum:
 @register_task
 @dataclass(frozen=True, kw_only=True)
 class InContextSpec(TaskSpec):
-    """Prompts x_1, f(x_1), x_2, f(x_2), ...: predict each f(x_k) from the ``points`` - 1 or fewer examples before it.
+    """Prompts x_1, f(x_1), x_2, f(x_2), ...: predict each f(x_k) from the examples before it.
 
-    Every prompt has a fresh f and x_k ~ N(0, I) in ``dim`` dimensions. ``function``:
-
-    - ``linear``: <w, x>, w ~ N(0, I);  ``sparse_linear``: the same with only ``sparsity`` coordinates of w not 0;
-    - ``relu``: sqrt(2 / hidden) sum_j a_j relu(<w_j, x>), Gaussian weights, ``hidden`` units;
-    - ``tree``: a full binary tree of depth ``depth`` that asks at each node for the sign of a random coordinate;
-    - ``nearest`` (ours): the first ``anchors`` values are independent N(0, 1), which nobody can predict; each later one
-      is the value of the anchor nearest to x, which one attention head of full rank can look up.
-
-    Tokens are those of the paper: x_k, then (f(x_k), 0, ..., 0), the last value left out.
+    Every prompt has a fresh f and x_k ~ N(0, I). Tokens are those of the paper: x_k, then (f(x_k), 0, ..., 0), the last
+    value left out.
     """
 
     builder: ClassVar[str] = "rankwise.tasks.in_context:InContext"
@@ -65,13 +58,27 @@ class InContextSpec(TaskSpec):
 
     name: Literal["in_context"] = "in_context"
     function: Literal["linear", "sparse_linear", "relu", "tree", "nearest"]
+    """The class that f is drawn from:
+
+    - ``linear``: <w, x>, w ~ N(0, I);
+    - ``sparse_linear``: the same with only ``sparsity`` coordinates of w not 0;
+    - ``relu``: sqrt(2 / hidden) sum_j a_j relu(<w_j, x>), Gaussian weights, ``hidden`` units;
+    - ``tree``: a full binary tree of depth ``depth`` that asks at each node for the sign of a random coordinate;
+    - ``nearest`` (ours): the first ``anchors`` values are independent N(0, 1), which nobody can predict; each later one
+      is the value of the anchor nearest to x, which one attention head of full rank can look up."""
     dim: int
     points: int
+    """Examples per prompt."""
     sparsity: int | None = None
+    """Of ``sparse_linear`` only (default there: 3)."""
     hidden: int | None = None
+    """Of ``relu`` only (default there: 100)."""
     depth: int | None = None
+    """Of ``tree`` only (default there: 4)."""
     anchors: int | None = None
+    """Of ``nearest`` only (default there: 8)."""
     curriculum: Curriculum | None = None
+    """Shorter prompts of fewer dimensions early in training (default: none)."""
 
     def __post_init__(self) -> None:
         settle(self)

@@ -10,26 +10,28 @@ from rankwise.spec.attention import RotarySpec
 
 @dataclass(frozen=True, kw_only=True)
 class LatentSpec:
-    """Keys and values of all H heads are read from one small latent per token, as in DeepSeek-V2 and V3.
-
-    ``dim`` D of input and output, ``heads`` H, ``q_lora_rank`` of the query latent (None: queries come straight from
-    the input, as in DeepSeek-V2-Lite), ``kv_lora_rank`` of the key-value latent, ``qk_nope_head_dim`` score
-    coordinates a head without positions, ``qk_rope_head_dim`` with rotary ones (their key is one for all heads;
-    0: no positions at all), ``v_head_dim`` of each head's values. ``bias`` adds one to the down- and output
-    projections (never to an up-projection), ``norm_eps`` is that of the two RMSNorms.
-    """
+    """Keys and values of all H heads are read from one small latent per token, as in DeepSeek-V2 and V3."""
 
     dim: int
+    """D, of input and output."""
     heads: int
     q_lora_rank: int | None
+    """Dimension of the query latent; None: queries come straight from the input, as in DeepSeek-V2-Lite."""
     kv_lora_rank: int
+    """Dimension of the key-value latent."""
     qk_nope_head_dim: int
+    """Score coordinates per head without positions."""
     qk_rope_head_dim: int
+    """Rotary score coordinates per head; all heads share their key. 0: no positions at all."""
     v_head_dim: int
+    """Dimension of each head's values."""
     rope: RotarySpec = field(default_factory=lambda: RotarySpec(interleaved=True))
+    """How the rotary coordinates turn (default: neighbours in pairs)."""
     causal: bool = False
     bias: bool = False
+    """Of the down- and output projections; an up-projection never has one."""
     norm_eps: float = 1e-6
+    """Of the RMSNorms of the two latents."""
 
     def __post_init__(self) -> None:
         for name in ("dim", "heads", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim"):

@@ -18,30 +18,37 @@ if TYPE_CHECKING:
 @register_task
 @dataclass(frozen=True, kw_only=True)
 class NeighborSpec(TaskSpec):
-    """A neighbour-search task: ``points`` vectors of dimension ``dim`` on the unit sphere, and a target for each query.
-
-    ``nearest``: the point with the largest inner product with the query; ``queries`` queries apart from the points
-    (default 1). ``farthest``: for every point, the point with the smallest inner product with it; the points are their
-    own queries, so ``queries`` stays unset. ``biased``: ``sum_k coefficients[k] * f_k`` on an orthogonal pair, where
-    ``f_k`` is the first point if ``<x_1 - x_2, y> + biases[k] > 0`` and the second otherwise, ``y ~ N(0, I/dim)``.
-
-    ``distribution`` of the points: "uniform" on the sphere, "orthogonal" (a random orthonormal set, ``points <= dim``),
-    "power_law" (the i-th principal axis has variance proportional to ``i**-alpha``, ``alpha > 0``), or "rows" (distinct
-    rows of the file ``vectors_from``, scaled to unit length).
-    """
+    """A neighbour-search task: vectors on the unit sphere, and a target for each query."""
 
     builder: ClassVar[str] = "rankwise.tasks.from_spec:build_neighbors"
     unit: ClassVar[str] = "squared error per query"
 
     name: Literal["nearest", "farthest", "biased"]
+    """The target:
+
+    - ``nearest``: the point with the largest inner product with the query;
+    - ``farthest``: for every point, the point with the smallest inner product with it;
+    - ``biased``: ``sum_k coefficients[k] * f_k`` on an orthogonal pair, where ``f_k`` is the first point if
+      ``<x_1 - x_2, y> + biases[k] > 0`` and the second otherwise, for the query ``y ~ N(0, I/dim)``."""
     dim: int
     points: int
     distribution: Literal["uniform", "orthogonal", "power_law", "rows"] = "uniform"
+    """Of the points:
+
+    - ``uniform`` on the sphere;
+    - ``orthogonal``: a random orthonormal set, ``points <= dim``;
+    - ``power_law``: the i-th principal axis has variance proportional to ``i**-alpha``;
+    - ``rows``: distinct rows of the file ``vectors_from``, scaled to unit length."""
     queries: int | None = None
+    """Queries per example, apart from the points (default: 1); None for ``farthest``, where every point is a query."""
     alpha: float = 0.0
+    """Positive for ``power_law``, else 0."""
     biases: tuple[float, ...] = ()
+    """Of ``biased`` only."""
     coefficients: tuple[float, ...] = ()
+    """The weight of each bias."""
     vectors_from: VectorFile | None = None
+    """Set exactly for ``rows``."""
 
     def __post_init__(self) -> None:
         settle(self)

@@ -34,20 +34,25 @@ class OptimSpec:
     optimizer: Literal["adamw", "muon"] = "adamw"
     """``muon`` updates matrices by orthogonalised momentum, and everything else as AdamW does."""
     lr: float
+    """The peak learning rate, which ``schedule`` multiplies."""
     betas: tuple[float, float] = (0.9, 0.95)
+    """Of AdamW."""
     eps: float = 1e-8
+    """Of AdamW."""
     momentum: float = 0.95
     """Of Muon."""
     weight_decay: float = 0.0
+    """Decoupled: each step also multiplies all parameters by ``1 - lr * weight_decay``."""
     lr_multipliers: LrMultipliers = field(default_factory=LrMultipliers)
+    """Factors on ``lr`` by group of parameters."""
     clip: float | None = None
-    """The largest norm of a gradient (default: any)."""
+    """A gradient with a larger norm is scaled down to this one (default: never)."""
     steps: int
     batch: int
     micro_batch: int | None = None
-    """Cuts a batch into pieces of this size whose gradients are summed, for memory."""
+    """Cuts a batch into pieces of this size whose gradients are summed, to save memory (default: one piece)."""
     examples: int | None = None
-    """How many different examples there are, which repeat in the same order (default: every example is fresh)."""
+    """How many different examples there are; they repeat in the same order (default: every example is fresh)."""
     schedule: Literal["cosine", "scales", "paper"] = "cosine"
     """See ``train.schedule``: a cosine to 0; constant, then exponentially to a thousandth; the authors' cosine."""
     warmup: int = 0
@@ -57,7 +62,9 @@ class OptimSpec:
     patience: int | None = None
     """Stop after this many epochs that did not lower the validation error (default: never)."""
     validation_batches: int = 16
+    """Batches of held-out examples per validation."""
     validation_batch: int = 256
+    """Held-out examples per batch."""
 
     def __post_init__(self) -> None:
         settle(self)

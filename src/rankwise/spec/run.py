@@ -13,8 +13,8 @@ from rankwise.spec.neighbors import NeighborSpec
 from rankwise.spec.optim import OptimSpec
 from rankwise.spec.task import TaskSpec
 
-MAX_PARAMETERS = 10**10
-MAX_NUMBERS_A_BATCH = 10**10
+_MAX_PARAMETERS = 10**10
+_MAX_NUMBERS_A_BATCH = 10**10
 
 # Changing such a field asks for the same numbers, so it leaves the run's id alone.
 _NOT_IDENTITY = {"identity": False}
@@ -24,12 +24,7 @@ _NOT_IDENTITY = {"identity": False}
 class RunSpec:
     """A run is its spec: the same ``id`` means the same numbers.
 
-    ``protocol`` names the recipe the spec was made by. Three fields are outside the id, because they say where and how
-    long, not what: ``device`` (which one did the work is recorded beside the result), ``time_limit`` in seconds of one
-    attempt, and ``tags``, free words for tables.
-
-    ``probe`` held-out examples, if set, are what the rank of every head's attention matrix is measured on: at the
-    start, after each quarter of the steps, and at the end.
+    ``device``, ``time_limit`` and ``tags`` are outside the id, because they say where and how long, not what.
     """
 
     task: TaskSpec
@@ -37,11 +32,18 @@ class RunSpec:
     optim: OptimSpec
     seed: int = 0
     protocol: Literal["custom", "paper", "capacity"] = "custom"
+    """The recipe that made the spec (see ``train.protocols``)."""
     dtype: Literal["float32", "float64", "bfloat16"] = "float32"
+    """Of weights, activations and gradients."""
     device: Literal["cpu", "cuda", "auto"] = field(default="cpu", metadata=_NOT_IDENTITY)
+    """``auto``: CUDA where there is one. Which device did the work is recorded beside the result."""
     time_limit: float | None = field(default=None, metadata=_NOT_IDENTITY)
+    """Seconds per attempt (default: no limit)."""
     tags: tuple[str, ...] = field(default=(), metadata=_NOT_IDENTITY)
+    """Free words for tables."""
     probe: int | None = None
+    """On this many held-out examples the rank of every head's attention matrix is measured: initially, after each
+    quarter of the steps, and at the end (default: not at all)."""
 
     def __post_init__(self) -> None:
         settle(self)
@@ -67,15 +69,15 @@ class RunSpec:
     def _check_size(self) -> None:
         model, numbers = self.model, self.optim.batch * self.task.vectors * self.model.dim
         parameters = min(self.parameters(), 10**300)  # beyond what a float can print
-        if parameters > MAX_PARAMETERS:
+        if parameters > _MAX_PARAMETERS:
             raise InvalidInputError(
-                f"model.heads: expected a model of at most {MAX_PARAMETERS:.0e} parameters, got "
+                f"model.heads: expected a model of at most {_MAX_PARAMETERS:.0e} parameters, got "
                 f"{parameters:.2e} from heads = {model.heads}, rank = {model.rank}, dim = {model.dim}, "
                 f"layers = {model.layers}, feedforward = {model.feedforward}"
             )
-        if numbers > MAX_NUMBERS_A_BATCH:
+        if numbers > _MAX_NUMBERS_A_BATCH:
             raise InvalidInputError(
-                f"optim.batch: expected at most {MAX_NUMBERS_A_BATCH:.0e} numbers a batch, got {numbers:.2e} from "
+                f"optim.batch: expected at most {_MAX_NUMBERS_A_BATCH:.0e} numbers a batch, got {numbers:.2e} from "
                 f"batch = {self.optim.batch}, {self.task.vectors} vectors an example, dim = {model.dim}"
             )
 

@@ -32,7 +32,7 @@ from rankwise.spec import RunSpec, from_plain
 from rankwise.sweep.store import Row
 
 # The share of the matrix-multiplication peak that training of small models reaches: an assumption, until runs are done.
-ASSUMED_SHARE = 0.4
+_ASSUMED_SHARE = 0.4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,8 +125,8 @@ def corrected(rate: Rate, rows: Iterable[Row]) -> Rate:
 
 
 def measured_rate(seconds: float = 0.3) -> Rate:
-    """``ASSUMED_SHARE`` of this machine's one-thread float32 matmul peak, the time of a small call, and a third of the
-    time of a score of small heads, forward and backward."""
+    """40 % of this machine's one-thread float32 matmul peak, the time of a small call, and a third of the time of a
+    score of small heads, forward and backward."""
     import torch
 
     threads = torch.get_num_threads()
@@ -139,9 +139,9 @@ def measured_rate(seconds: float = 0.3) -> Rate:
         mixed = _best_of(lambda: ((heads @ heads.mT).softmax(-1) @ heads).backward(gradient), seconds / 3)
     finally:
         torch.set_num_threads(threads)
-    source = f"{ASSUMED_SHARE:.0%} (assumed) of the one-thread matmul peak of {peak / 1e9:.0f} GFLOP/s measured now"
+    source = f"{_ASSUMED_SHARE:.0%} (assumed) of the one-thread matmul peak of {peak / 1e9:.0f} GFLOP/s measured now"
     score = mixed / (3 * 512 * 16 * 16)
-    return Rate(flops=ASSUMED_SHARE * peak, call_seconds=call, score_seconds=score, source=source)
+    return Rate(flops=_ASSUMED_SHARE * peak, call_seconds=call, score_seconds=score, source=source)
 
 
 def _best_of(work: Callable[[], object], seconds: float) -> float:

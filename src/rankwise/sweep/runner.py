@@ -30,7 +30,7 @@ from rankwise.sweep.progress import Silent, Tally, Watcher
 from rankwise.sweep.signals import StopRequest
 from rankwise.sweep.store import FAILURES, WORTH_RETRYING, Row, Status, Store
 
-MAX_LOSSES = 3
+_MAX_LOSSES = 3
 _TICK = 0.2
 _KEEP_PROGRESS_EVERY = 2.0
 
@@ -55,7 +55,7 @@ def run_plan(
 ) -> Outcome:
     """Run every run of ``plan`` that has no outcome in ``store`` yet, and close ``engine``.
 
-    A run whose worker dies is tried again until ``MAX_LOSSES`` workers have died on it. ``retry`` reopens runs that
+    A run whose worker dies is tried again until three workers have died on it. ``retry`` reopens runs that
     failed, timed out or ran out of memory before. When ``stop`` is asked, running runs checkpoint and stay pending.
     Raises ``StorageError`` when the disk refuses; what is finished is kept. Raises ``CorruptStoreError`` before
     anything is run if a finished result was damaged.
@@ -165,10 +165,10 @@ class _Driver:
 
     def _lost(self, run: PlannedRun, event: Lost) -> None:
         losses = self.store.give_back(run.id, event.seconds, lost=True)
-        if losses >= MAX_LOSSES:
+        if losses >= _MAX_LOSSES:
             self._fail(run, "failed", f"given up after {losses} dead workers: {event.reason}", event.log, 0.0)
             return
-        self.watcher.say(f"retrying {run.label}: {event.reason} ({losses} of {MAX_LOSSES} times)")
+        self.watcher.say(f"retrying {run.label}: {event.reason} ({losses} of {_MAX_LOSSES} times)")
         self.tally.ended(run, "pending")
         self.waiting.append(run)
 

@@ -39,7 +39,7 @@ def run_here(
     left = _left_to_do(plan, directory, retry=retry)
     require_data(left)
     if where.engine == "local":
-        require_device(left)
+        _require_device(left)
     with open_store(directory) as store, stop_on_signals() as stop:
         return run_plan(plan, store, engine, watcher=watcher(), stop=stop, retry=retry)
 
@@ -62,7 +62,7 @@ def require_data(runs: Iterable[RunSpec]) -> None:
             build_task(task)
 
 
-def require_device(runs: Iterable[RunSpec]) -> None:
+def _require_device(runs: Iterable[RunSpec]) -> None:
     """That this machine has the device that the runs name; what is always there is not looked for."""
     if any(run.device == "cuda" for run in runs):
         from rankwise.train.device import pick_device

@@ -26,13 +26,13 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 FAILURES: tuple[Status, ...] = ("failed", "diverged", "timeout", "oom")
 # A run that diverged would diverge again; the others may have met a bug since fixed, or a limit since raised.
 WORTH_RETRYING: tuple[Status, ...] = ("failed", "timeout", "oom")
-OUTCOMES: tuple[Status, ...] = ("done", *FAILURES)
+_OUTCOMES: tuple[Status, ...] = ("done", *FAILURES)
 _DIGESTED = ("run_id", "spec", "status", "result", "reason")
 
 
 def is_to_do(status: Status | None, *, retry: bool) -> bool:
     """Whether the next sweep trains a run of this status (None: one that the store does not know)."""
-    return status not in OUTCOMES or (retry and status in WORTH_RETRYING)
+    return status not in _OUTCOMES or (retry and status in WORTH_RETRYING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,17 +43,28 @@ class Row:
     spec: dict[str, Any]
     status: Status
     attempts: int
+    """How often a worker began it."""
     losses: int
+    """How often that worker died, since the run was last retried."""
     result: dict[str, Any] | None
+    """None until the run is done."""
     reason: str | None
+    """Why it failed, in one line."""
     traceback: str | None
     started: float | None
+    """When the last attempt began, in seconds since 1970."""
     finished: float | None
+    """When it last had an outcome, in seconds since 1970."""
     seconds: float
+    """At work, all attempts together."""
     progress: dict[str, Any] | None
+    """The last report of a worker."""
     versions: dict[str, str] | None
+    """The software of the last attempt."""
     machine: dict[str, Any] | None
+    """The hardware of the last attempt."""
     checkpoint: str | None
+    """Path of the last one, relative to the store where it lies inside."""
     checkpoint_sha256: str | None
 
 
@@ -114,7 +125,7 @@ class StoreReader:
         return Row(**values)
 
     def _check_digest(self, values: Mapping[str, Any]) -> None:
-        if values["status"] in OUTCOMES and values["digest"] != _digest(values):
+        if values["status"] in _OUTCOMES and values["digest"] != _digest(values):
             raise CorruptStoreError(
                 f"{self.path}: the row of run {values['run_id']!r} is not what was written (its digest disagrees); "
                 f"restore the file from a backup, or delete the row to train the run again"

@@ -32,13 +32,13 @@ def build_neighbors(spec: NeighborSpec) -> NeighborTask:
     """The neighbour search that ``spec`` describes."""
     if spec.name == "biased":
         return BiasedNearestNeighbor(spec.dim, spec.biases, spec.coefficients)
-    law = law_of(spec)
+    law = _law_of(spec)
     if spec.name == "farthest":
         return FarthestNeighbor(spec.dim, spec.points, distribution=law)
     return NearestNeighbor(spec.dim, spec.points, distribution=law, queries=spec.queries or 1)
 
 
-def law_of(spec: NeighborSpec) -> PointLaw:
+def _law_of(spec: NeighborSpec) -> PointLaw:
     """The law that the points of ``spec`` are drawn from; a file of vectors is read here."""
     if spec.vectors_from is not None:
         return Rows(load_vectors(spec.vectors_from))

@@ -47,7 +47,7 @@ def expected_hardmax_rank(
     ``keys`` are "gaussian" or "unit" (uniform on the sphere). Takes milliseconds for any length.
     """
     reach = visible_reach(length, mask, window)
-    law = key_law(head_dim, keys)
+    law = _key_law(head_dim, keys)
     plateau = hardmax_rank_mean(length, mask, window)
     if length <= 2 or (reach is not None and reach <= 2):
         return plateau  # of two keys each is preferred with probability 1/2, whatever they are
@@ -70,7 +70,7 @@ def hardmax_rank_bounds(
     With p the share of a key, ``rank = n E[1 - (1-p)^m]``. Given the norm, (1-p)^m is convex in p (Jensen: high), and
     among laws on [0, 1] with mean g and second moment s its mean is largest for the one that lives on 0 and s/g (low).
     """
-    law = key_law(head_dim, keys)
+    law = _key_law(head_dim, keys)
     require_int("length", length, minimum=1)
     rows = length if queries is None else require_int("queries", queries, minimum=1)
     if length == 1:
@@ -84,7 +84,7 @@ def hardmax_rank_bounds(
     return low, high
 
 
-def key_law(head_dim: int, keys: str) -> KeyLaw:
+def _key_law(head_dim: int, keys: str) -> KeyLaw:
     """The law of the keys by name."""
     require_int("head_dim", head_dim, minimum=1)
     require_choice("keys", keys, KEYS)

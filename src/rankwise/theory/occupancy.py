@@ -18,7 +18,7 @@ import math
 
 from rankwise.errors import InvalidInputError, require_choice, require_int
 
-MASKS = ("full", "causal", "window")
+_MASKS = ("full", "causal", "window")
 
 
 def hardmax_rank_mean(length: int, mask: str = "full", window: int | None = None, queries: int | None = None) -> float:
@@ -72,7 +72,7 @@ def hardmax_rank_var(length: int, mask: str = "full") -> float:
 def visible_reach(length: int, mask: str, window: int | None) -> int | None:
     """How many of the latest keys a row sees at most: None for all of them in both directions (full)."""
     require_int("length", length, minimum=1)
-    require_choice("mask", mask, MASKS)
+    require_choice("mask", mask, _MASKS)
     if window is not None:
         require_int("window", window, minimum=1)
     if mask == "full":

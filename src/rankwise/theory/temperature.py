@@ -17,7 +17,7 @@ from rankwise.errors import InvalidInputError, require_choice, require_int
 from rankwise.theory.arrays import Array
 from rankwise.theory.cells import legendre, sphere_density
 
-DISTRIBUTIONS = ("orthogonal", "uniform")
+_DISTRIBUTIONS = ("orthogonal", "uniform")
 _CUT = 40.0  # integrands are cut where they fall below exp(-40)
 _VALUES_AT_ONCE = 1 << 22
 _MOST_POINTS = 10**13  # (1 - p)^N is off by N times the rounding of 1 - p: by .001 here
@@ -35,7 +35,7 @@ def softmax_error(
     """
     require_int("dim", dim, minimum=2)
     require_int("points", points, minimum=2)
-    require_choice("distribution", distribution, DISTRIBUTIONS)
+    require_choice("distribution", distribution, _DISTRIBUTIONS)
     if isinstance(beta, bool) or not isinstance(beta, int | float) or not 0 <= beta < math.inf:
         raise InvalidInputError(f"beta: expected a finite number of at least 0, got {beta!r}")
     if distribution == "uniform":

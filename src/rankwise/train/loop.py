@@ -28,7 +28,7 @@ from rankwise.train.schedule import lr_factor
 CHECKPOINT_EVERY = 30.0
 """Seconds: what a killed worker loses at most."""
 
-EXPLODED = 1e6
+_EXPLODED = 1e6
 """A loss this many times the first one has left for good, even where normalisation keeps it finite."""
 
 
@@ -254,7 +254,7 @@ class Training:
             raise Diverged(self.step, f"the norm of the gradient is {norm.item()}")
         if self._first_loss is None:
             self._first_loss = loss
-        elif loss > EXPLODED * self._first_loss:
+        elif loss > _EXPLODED * self._first_loss:
             raise Diverged(self.step, f"the loss is {loss:.3g}, it began at {self._first_loss:.3g}")
 
     def _close_epoch(self) -> None:

@@ -18,28 +18,34 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """The outcome of one run.
-
-    ``error`` is the task's error of the last weights on held-out examples, ``error_se`` its standard error over those
-    examples. ``train_min`` is the statistic of the paper's figures: the smallest mean training loss of an epoch.
-    ``details`` are the task's further numbers on the held-out examples (``NAME`` and its standard error ``NAME_se``),
-    ``attention`` the ranks of a probed run (see ``train.probe``). Only ``seconds`` is not decided by the spec.
-    """
+    """The outcome of one run."""
 
     error: float
+    """The task's error of the last weights on held-out examples."""
     error_se: float
+    """Standard error of ``error`` over those examples."""
     train_min: float
+    """The smallest mean training loss of an epoch: the statistic of the paper's figures."""
     steps: int
+    """Steps made."""
     sequences: int
+    """Training examples seen."""
     parameters: int
     stopped_early: bool
+    """Whether ``optim.patience`` ended the run."""
     curve: Curve
     versions: Mapping[str, str]
+    """Versions of the software, by package."""
     threads: int
+    """CPU threads that PyTorch used."""
     device: str
+    """``cpu``, or CUDA with the name of the hardware."""
     seconds: float
+    """At work, also before an interruption. Equal runs on equal software differ in it alone."""
     details: Mapping[str, Any] | None = None
+    """The task's further numbers on the held-out examples: ``NAME`` and its standard error ``NAME_se``."""
     attention: Mapping[str, Any] | None = None
+    """The ranks of a probed run (see ``train.probe``); None without a probe."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a store, which counts the seconds itself: equal runs give equal tables."""

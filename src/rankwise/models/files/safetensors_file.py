@@ -16,7 +16,7 @@ from rankwise.errors import InvalidInputError
 from rankwise.models.files.tensor_file import MAX_ELEMENTS, RealArray, TensorInfo, require_plain_name
 from rankwise.spec.strict_json import parse_json_object
 
-MAX_HEADER = 16 * 2**20
+_MAX_HEADER = 16 * 2**20
 """Headers of published checkpoints stay below 1 MB for a file."""
 
 _READABLE = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1}
@@ -84,10 +84,10 @@ class SafetensorsFile:
         with self.path.open("rb") as file:
             start = file.read(8)
             header_size = int.from_bytes(start, "little")
-            if len(start) < 8 or header_size > min(MAX_HEADER, size - 8):
+            if len(start) < 8 or header_size > min(_MAX_HEADER, size - 8):
                 raise InvalidInputError(
-                    f"{self.path}: expected a safetensors header of at most {min(MAX_HEADER, max(size - 8, 0))} bytes, "
-                    f"got one that claims {header_size}"
+                    f"{self.path}: expected a safetensors header of at most {min(_MAX_HEADER, max(size - 8, 0))} "
+                    f"bytes, got one that claims {header_size}"
                 )
             content = file.read(header_size)
         header = parse_json_object(content, where=f"{self.path}: header")

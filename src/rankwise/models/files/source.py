@@ -20,7 +20,7 @@ from rankwise.models.files.tensor_file import RealArray, TensorFile, TensorInfo
 from rankwise.spec.strict_json import read_json_object
 
 INDEX = "model.safetensors.index.json"
-MAX_INDEX_BYTES = 64 * 2**20
+_MAX_INDEX_BYTES = 64 * 2**20
 """Seven times the index of DeepSeek-V3, which names 91,991 tensors in 8.9 MB."""
 _SCALES = ("_scale_inv", "_scale")
 """What float8 codes are multiplied by: DeepSeek's name for it, and that of compressed-tensors and ModelOpt."""
@@ -196,7 +196,7 @@ def _folder_files(folder: Path) -> dict[TensorFile, set[str] | None]:
 
 def _sharded(folder: Path) -> dict[TensorFile, set[str] | None]:
     index = folder / INDEX
-    weight_map = read_json_object(index, MAX_INDEX_BYTES).get("weight_map")
+    weight_map = read_json_object(index, _MAX_INDEX_BYTES).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise InvalidInputError(f"{index}: weight_map: expected an object of tensor and file names, got something else")
     shards: dict[str, set[str]] = {}

@@ -16,7 +16,7 @@ from rankwise.models.layouts.layer import LayerRef, MaskKind
 from rankwise.models.layouts.rope import Rope, read_rope
 from rankwise.shapes.config import ConfigPart
 
-ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3")
+_ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3")
 _INTERLEAVED = ("llama",)
 _SCALED_BY_DIM = {"gemma2": 46, "gemma3": 62}
 """Layers of the 27B models, whose scores are divided by sqrt(dim / heads): GGUF has no key for it."""
@@ -30,10 +30,10 @@ _YARN_KEYS = {
 def gguf_layers(source: ModelSource) -> tuple[str, list[LayerRef]]:
     """The architecture's name, and every layer of a decoder of the Llama family."""
     family = str(source.config.get("general.architecture", ""))
-    if family not in ARCHITECTURES:
+    if family not in _ARCHITECTURES:
         raise InvalidInputError(
-            f"{source.path}: general.architecture: expected one of {', '.join(ARCHITECTURES)}, got {family!r:.60}"
-            f"{nearest_name(family, list(ARCHITECTURES))}; or name the tensors with --q, --k, --v, --o and --heads"
+            f"{source.path}: general.architecture: expected one of {', '.join(_ARCHITECTURES)}, got {family!r:.60}"
+            f"{nearest_name(family, list(_ARCHITECTURES))}; or name the tensors with --q, --k, --v, --o and --heads"
         )
     stem = f"{family}."
     config = ConfigPart({key.removeprefix(stem): value for key, value in source.config.items() if key.startswith(stem)})

@@ -92,21 +92,29 @@ class LayerRef:
     """Where one attention layer lies in a model, and every number that is not a weight."""
 
     part: str
-    """``"encoder"``, ``"decoder"``, ``"cross"`` (decoder to encoder)."""
+    """``"encoder"``, ``"decoder"``, ``"cross"`` (decoder to encoder); ``"layer"`` where tensors are named by hand."""
     layer: int
+    """Its number within the part."""
     dim: int
+    """D, of the query's input and of the output."""
     context_dim: int
+    """C, of the key's input."""
     heads: int
     kv_heads: int
     rank: int
+    """R, coordinates of each head's queries and keys."""
     value_rank: int
+    """V, coordinates of each head's values."""
     scale: float
+    """What a product of query and key is multiplied by."""
     mask: MaskKind
     q: Block
     k: Block
     v: Block | None
+    """None, as is ``o``, where only queries and keys are known."""
     o: Block | None
     q_bias: Block | None = None
+    """This and the other biases: None where the layer has none."""
     k_bias: Block | None = None
     v_bias: Block | None = None
     o_bias: str | None = None
@@ -114,18 +122,23 @@ class LayerRef:
     """A query sees keys at distances below it: those before under the mask ``"window"``, on both sides under
     ``"full"``; None: at any distance."""
     rope: Rope | None = None
+    """None without rotary positions."""
     query_norm: NormRef | None = None
+    """The norm whose output the queries see; None where none comes first, or none is known."""
     key_norm: NormRef | None = None
-    """The norm whose output keys and values see; equal to ``query_norm`` in self-attention."""
+    """The same for keys and values; equal to ``query_norm`` in self-attention."""
     q_head_norm: NormRef | None = None
-    k_head_norm: NormRef | None = None
     """QK-norm: each head's query and key are normalised, so that the weights bound the rank and do not give it."""
+    k_head_norm: NormRef | None = None
     latent: LatentRef | None = None
+    """None for any attention but MLA."""
     softcap: float | None = None
+    """Scores s become ``softcap * tanh(s / softcap)``; None: they stay."""
     score_bias: str | None = None
     """What is added to the scores and is no product of q and k: ``"relative"`` (T5), ``"alibi"``, ``"relative key"``
-    (BERT: the query times a vector of the distance)."""
+    (BERT: the query times a vector of the distance); None: nothing."""
     notes: tuple[str, ...] = ()
+    """What a reader of the layer's numbers should know."""
 
     @property
     def name(self) -> str:
@@ -159,14 +172,19 @@ class LayerWeights:
     q: Float[np.ndarray, "H R Eq"]
     k: Float[np.ndarray, "G R Ek"]
     v: Float[np.ndarray, "G V Ek"] | None
+    """None, as is ``o``, where only queries and keys are known."""
     o: Float[np.ndarray, "H V D"] | None
     q_bias: Float[np.ndarray, "H R"] | None = None
+    """This and the other biases: None where there are none."""
     k_bias: Float[np.ndarray, "G R"] | None = None
     v_bias: Float[np.ndarray, "G V"] | None = None
     o_bias: Float[np.ndarray, " D"] | None = None
     query_down: Float[np.ndarray, "Eq D"] | None = None
+    """From the query's input to the latent that ``q`` acts on; None: ``q`` acts on the input."""
     key_down: Float[np.ndarray, "Ek C"] | None = None
+    """From the key's input to the latent and the shared rotary key; None: ``k`` and ``v`` act on the input."""
     query_norm: Norm | None = None
+    """This and the other norms: None where there are none, and after ``folded()``."""
     key_norm: Norm | None = None
     query_latent_norm: Norm | None = None
     key_latent_norm: Norm | None = None
@@ -174,6 +192,7 @@ class LayerWeights:
     q_head_norm: Norm | None = None
     k_head_norm: Norm | None = None
     folded_in: tuple[str, ...] = field(default=())
+    """What ``folded()`` multiplied in, in words."""
 
     def folded(self) -> LayerWeights:
         """The same layer acting on normalised inputs: gains of norms multiplied into what follows them.

@@ -16,19 +16,22 @@ from rankwise.models.layouts.layer import Block, LayerRef
 class TensorNames:
     """Names of the projections, ``{layer}`` standing for the layer's number.
 
-    Matrices are (out, in) as in ``torch.nn.Linear``, (in, out) if ``transposed``; heads lie one after the other.
-    ``rank`` is derived from the rows of q when it is not given. One name for q, k and v (or without v) means
-    q, k, v rows in turn; with another v, queries and keys are the same.
+    Heads lie one after the other. One name for q, k and v (or without v) means q, k, v rows in turn; with another v,
+    queries and keys are the same.
     """
 
     q: str
     k: str
     v: str | None = None
+    """Together with ``o``, or neither: then only queries and keys are known."""
     o: str | None = None
     heads: int
     kv_heads: int | None = None
+    """Shared by groups of query heads (default: ``heads``)."""
     rank: int | None = None
+    """Of each head (default: derived from the rows of q)."""
     transposed: bool = False
+    """Matrices are (in, out), not (out, in) as in ``torch.nn.Linear``."""
     causal: bool = False
 
 

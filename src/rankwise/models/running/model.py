@@ -33,27 +33,28 @@ _WATCHED = "rankwise_watched_eager"
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionCall:
-    """What one attention block did with T sequences.
-
-    ``index`` counts blocks in the order in which they run, ``name`` is the module's path. ``inputs`` are the hidden
-    states that enter the block, after the norm that feeds it; ``context`` those that keys and values are read from (the
-    same tensor in self-attention). ``queries`` and ``keys`` are what the model multiplies, ``scale`` what it multiplies
-    the products by; None where a model does not show them. ``visible`` is True where a query may look, None where
-    nothing is hidden.
-    """
+    """What one attention block did with T sequences."""
 
     index: int
+    """Counts blocks in the order in which they run."""
     name: str
+    """The module's path."""
     module: nn.Module
     inputs: Float[Tensor, "T N D"]
+    """The hidden states that enter the block, after the norm that feeds it."""
     context: Float[Tensor, "T M C"]
+    """The hidden states that keys and values are read from; the same tensor in self-attention."""
     queries: Float[Tensor, "T H N R"] | None
+    """As the model multiplies them; None, as are keys, values and scale, where it does not show them."""
     keys: Float[Tensor, "T G M R"] | None
     values: Float[Tensor, "T G M V"] | None
     scale: float | None
+    """What the model multiplies the products by."""
     softcap: float | None
+    """Scores s become ``softcap * tanh(s / softcap)``; None: they stay."""
     probabilities: Float[Tensor, "T H N M"]
     visible: Bool[Tensor, "..."] | None
+    """True where a query may look; None where nothing is hidden."""
 
     @property
     def crosses(self) -> bool:

@@ -20,7 +20,7 @@ from torch import Tensor
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.tasks.npy_file import map_npy
 
-MAX_TEXT_BYTES = 64 * 2**20
+_MAX_TEXT_BYTES = 64 * 2**20
 """Enough for days of measuring; a larger file was hardly meant."""
 
 _TEXTS_A_PASS, _NUMBERS_A_PASS = 8, 2**27
@@ -101,11 +101,11 @@ def _read_text(file: Path) -> str:
         if not file.is_file():
             raise InvalidInputError(f"{file}: expected a text file, got no such file")
         with file.open("rb") as opened:
-            content = opened.read(MAX_TEXT_BYTES + 1)
+            content = opened.read(_MAX_TEXT_BYTES + 1)
     except OSError as error:
         raise InvalidInputError(f"{file}: expected a readable file, got: {error.strerror}") from None
-    if len(content) > MAX_TEXT_BYTES:
-        raise InvalidInputError(f"{file}: expected at most {MAX_TEXT_BYTES // 2**20} MB of text, got a larger file")
+    if len(content) > _MAX_TEXT_BYTES:
+        raise InvalidInputError(f"{file}: expected at most {_MAX_TEXT_BYTES // 2**20} MB of text, got a larger file")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

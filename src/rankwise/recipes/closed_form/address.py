@@ -81,7 +81,7 @@ PRESETS = {
 }
 
 
-def fitted_search(dim: int, points: int, layers: int, rank: int, settings: Settings) -> Search:
+def _fitted_search(dim: int, points: int, layers: int, rank: int, settings: Settings) -> Search:
     """The network with the numbers that gradient descent on its iteration finds, measured on fresh sequences."""
     generator = torch.Generator().manual_seed(rank + 7919 * layers + 104729 * points)
     task = FarthestNeighbor(dim, points)
@@ -128,7 +128,7 @@ def _curves(
     return curves
 
 
-class AddressFigure(ComputedFigure[Settings, Address]):
+class _AddressFigure(ComputedFigure[Settings, Address]):
     """Right choices and error against rank by depth; right choices by number of points, and by dimension."""
 
     name = "address"
@@ -142,7 +142,7 @@ class AddressFigure(ComputedFigure[Settings, Address]):
         searches = []
         for d, points, layers in cells:
             say(f"dim {d}, points {points}, layers {layers}")
-            searches += [fitted_search(d, points, layers, rank, settings) for rank in _ranks(settings, d, points)]
+            searches += [_fitted_search(d, points, layers, rank, settings) for rank in _ranks(settings, d, points)]
         limits = [limit(dim, count, rank, settings) for rank in _ranks(settings, dim, count)]
         return Address(searches=searches, limits=limits)
 
@@ -191,4 +191,4 @@ class AddressFigure(ComputedFigure[Settings, Address]):
         ]
 
 
-FIGURE = AddressFigure()
+FIGURE = _AddressFigure()

@@ -49,14 +49,22 @@ class Line:
     """One length under one mask with one kind of keys; ranks are shares of the length."""
 
     panel: str
+    """The title of its panel."""
     length: int
     plateau: float
+    """The rank it approaches as the head dimension grows."""
     head_dims: list[int]
+    """Where ``expected`` is known."""
     expected: list[float]
+    """The mean rank by quadrature."""
     simulated_dims: list[int]
+    """Where ``simulated`` is known."""
     simulated: list[float]
+    """The mean rank of simulated heads."""
     standard_error: list[float]
+    """Of ``simulated``."""
     saturation_dim: int
+    """The head dimension that reaches 90 % of the plateau."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +90,7 @@ PRESETS = {
 }
 
 
-class BarrierFigure(ComputedFigure[Settings, Barrier]):
+class _BarrierFigure(ComputedFigure[Settings, Barrier]):
     """Hardmax rank against the head dimension, for several lengths, under two masks and with unit keys."""
 
     name = "barrier"
@@ -168,4 +176,4 @@ class BarrierFigure(ComputedFigure[Settings, Barrier]):
         ]
 
 
-FIGURE = BarrierFigure()
+FIGURE = _BarrierFigure()

@@ -25,7 +25,7 @@ from rankwise.theory.harmonics import sign_energy
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TARGET = 0.1
+_TARGET = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """The bound of one rank at ``Panel.heads`` and at the standard dim/rank heads, and inverted at ``TARGET``."""
+    """The bound of one rank at ``Panel.heads`` and at the standard dim/rank heads, and inverted at error .1."""
 
     rank: int
     bound: list[float]
@@ -82,11 +82,11 @@ PRESETS = {
 }
 
 
-class BoundFigure(ComputedFigure[Settings, Bound]):
+class _BoundFigure(ComputedFigure[Settings, Bound]):
     """The bound by rank and dimension, and random heads above it."""
 
     name = "bound"
-    columns = ("dim", "rank", "plateau", "bound at H = d/r", f"log10 of heads that cannot reach {TARGET}")
+    columns = ("dim", "rank", "plateau", "bound at H = d/r", f"log10 of heads that cannot reach {_TARGET}")
     presets = PRESETS
 
     def compute(self, settings: Settings, say: Say) -> Bound:
@@ -106,7 +106,7 @@ class BoundFigure(ComputedFigure[Settings, Bound]):
                         rank=rank,
                         bound=[error_lower_bound(dim, rank, count).value for count in heads],
                         bound_at_standard=error_lower_bound(dim, rank, dim / rank).value,
-                        log10_heads_required=heads_required_log10(dim, rank, TARGET),
+                        log10_heads_required=heads_required_log10(dim, rank, _TARGET),
                     )
                     for rank in ranks
                 ],
@@ -160,4 +160,4 @@ class BoundFigure(ComputedFigure[Settings, Bound]):
         ]
 
 
-FIGURE = BoundFigure()
+FIGURE = _BoundFigure()

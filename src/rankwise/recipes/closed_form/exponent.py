@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LAW = 2 / math.pi**3
-TABULATED = (0.15, 0.1, 0.05)
+_TABULATED = (0.15, 0.1, 0.05)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ PRESETS = {
 }
 
 
-def line_at(dim: int, rank: int, errors: list[float] | tuple[float, ...]) -> Line:
+def _line_at(dim: int, rank: int, errors: list[float] | tuple[float, ...]) -> Line:
     """The bound turned around and the informal statement at ``errors``."""
     return Line(
         dim=dim,
@@ -94,14 +94,14 @@ def limit_exponent(error: float) -> int:
     return degree
 
 
-class ExponentFigure(ComputedFigure[Settings, Exponent]):
+class _ExponentFigure(ComputedFigure[Settings, Exponent]):
     """Orders of magnitude against the error, and the exponent to base d for rank 1."""
 
     name = "exponent"
     columns = (
         *("dim", "rank"),
-        *(f"log10 H at {error}" for error in TABULATED),
-        *(f"informal at {error}" for error in TABULATED),
+        *(f"log10 H at {error}" for error in _TABULATED),
+        *(f"informal at {error}" for error in _TABULATED),
     )
     presets = PRESETS
 
@@ -112,7 +112,7 @@ class ExponentFigure(ComputedFigure[Settings, Exponent]):
         @cache
         def line(dim: int, rank: int) -> Line:
             say(f"dim {dim}, rank {rank}: {len(errors)} errors")
-            return line_at(dim, rank, errors)
+            return _line_at(dim, rank, errors)
 
         return Exponent(
             errors=errors,
@@ -155,7 +155,7 @@ class ExponentFigure(ComputedFigure[Settings, Exponent]):
         return figure
 
     def table(self, data: Exponent) -> list[tuple[str | int | float | None, ...]]:
-        lines = [line_at(line.dim, line.rank, TABULATED) for line in data.by_shape]
+        lines = [_line_at(line.dim, line.rank, _TABULATED) for line in data.by_shape]
         return [(line.dim, line.rank, *line.log10_heads, *line.log10_informal) for line in lines]
 
     def reading(self, data: Exponent) -> list[str]:
@@ -167,4 +167,4 @@ class ExponentFigure(ComputedFigure[Settings, Exponent]):
         ]
 
 
-FIGURE = ExponentFigure()
+FIGURE = _ExponentFigure()

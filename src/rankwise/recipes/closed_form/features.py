@@ -36,9 +36,9 @@ from rankwise.theory.harmonics import sign_energy
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-QUOTED = (8, 2048)
+_QUOTED = (8, 2048)
 """Dimension and heads at which the difference to the figure is quoted in words."""
-STEADY = 64
+_STEADY = 64
 """Heads from which the mean of a few draws is steady enough to be compared."""
 
 
@@ -90,7 +90,7 @@ PRESETS = {
 }
 
 
-class FeaturesFigure(ComputedFigure[Settings, Features]):
+class _FeaturesFigure(ComputedFigure[Settings, Features]):
     """Errors against heads, and how far the published values and their formula lie from ours."""
 
     name = "features"
@@ -127,7 +127,7 @@ class FeaturesFigure(ComputedFigure[Settings, Features]):
             left.axhline(line.plateau, color=colour, linewidth=0.8, linestyle="--", zorder=1)
             published = [math.nan if value is None else value for value in line.published]
             left.plot(line.heads, published, color=colour, **circles)
-            steady = bisect_left(line.heads, STEADY)
+            steady = bisect_left(line.heads, _STEADY)
             gaps = [value - mean for value, mean in zip(published, line.means, strict=True)]
             right.plot(line.heads[steady:], gaps[steady:], color=colour, **circles)
             explained = [value - mean for value, mean in zip(line.as_published, line.means, strict=False)]
@@ -152,7 +152,7 @@ class FeaturesFigure(ComputedFigure[Settings, Features]):
         return rows
 
     def reading(self, data: Features) -> list[str]:
-        dim, heads = QUOTED
+        dim, heads = _QUOTED
         line = next((line for line in data.lines if line.dim == dim), data.lines[0])
         at = line.as_published_heads.index(min(heads, line.as_published_heads[-1]))
         published, formula = line.published[at], line.as_published[at]
@@ -166,4 +166,4 @@ class FeaturesFigure(ComputedFigure[Settings, Features]):
         ]
 
 
-FIGURE = FeaturesFigure()
+FIGURE = _FeaturesFigure()

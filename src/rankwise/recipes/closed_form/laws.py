@@ -23,7 +23,7 @@ from rankwise.theory import saturation
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-START = 64
+_START = 64
 NAMES = {"c log n": r"$c\,\log n$", "c t^4": r"$c\,t_n^4,\ t_n = \Phi^{-1}(1 - 1/n)$"}
 
 
@@ -65,13 +65,13 @@ PRESETS = {
 }
 
 
-def head_dim_by(name: str, length: int, matched: int) -> int:
+def _head_dim_by(name: str, length: int, matched: int) -> int:
     """The head dimension at ``length`` of the law that gives ``matched`` at 64 tokens."""
     law = math.log if name == "c log n" else saturation.saturation_law
-    return max(2, round(matched * (law(length) / law(START))))
+    return max(2, round(matched * (law(length) / law(_START))))
 
 
-class LawsFigure(ComputedFigure[Settings, Laws]):
+class _LawsFigure(ComputedFigure[Settings, Laws]):
     """Head dimension against length, and the share of the plateau kept."""
 
     name = "laws"
@@ -79,17 +79,17 @@ class LawsFigure(ComputedFigure[Settings, Laws]):
     presets = PRESETS
 
     def compute(self, settings: Settings, say: Say) -> Laws:
-        matched = saturation.saturation_dim(START).value
+        matched = saturation.saturation_dim(_START).value
         laws = []
         for name in NAMES:
             points = []
             for length in settings.simulated_lengths:
-                size, trials = head_dim_by(name, length, matched), max(4, settings.tokens // length)
+                size, trials = _head_dim_by(name, length, matched), max(4, settings.tokens // length)
                 say(f"{name}: {trials} heads of dimension {size} on {length} tokens")
                 point = saturation.simulate_hardmax_rank(length, size, trials=trials, seed=length)
                 plateau = saturation.hardmax_rank_mean(length)
                 points.append((point.mean / plateau, point.standard_error / plateau))
-            sizes = [head_dim_by(name, length, matched) for length in settings.lengths]
+            sizes = [_head_dim_by(name, length, matched) for length in settings.lengths]
             laws.append(
                 Law(
                     name=name,
@@ -141,4 +141,4 @@ class LawsFigure(ComputedFigure[Settings, Laws]):
         ]
 
 
-FIGURE = LawsFigure()
+FIGURE = _LawsFigure()

@@ -48,7 +48,7 @@ PANELS = {
     "latent": ("latent attention, causal", "tokens", "upper left"),
 }
 """Title, horizontal axis, and place of the legend; panels without one have the lines of "heads"."""
-MEASURES = {
+_MEASURES = {
     "hardmax": "hardmax rank",
     "effective": "softmax, effective rank",
     "above_1e2": r"softmax, $\sigma > 10^{-2}\sigma_1$",
@@ -58,19 +58,30 @@ MEASURES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Sizes of all panels; every point is a mean over ``draws`` draws of the inputs with ``heads_each`` heads each."""
+    """Sizes of the panels, which are named as in ``PANELS``."""
 
     tokens: int = 256
+    """In all panels but "latent"."""
     draws: int = 4
+    """Draws of the inputs per point; "latent" has one."""
     heads_each: int = 4
+    """Heads per draw; "layer" has 4, "latent" has ``latent_heads``."""
     dims: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048)
+    """The model dimensions of "model dimension", with 8 heads each."""
     dim: int = 512
+    """The model dimension of "heads", "inputs" and "temperature"."""
     heads: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128)
+    """The numbers of heads of "heads", each of dimension ``dim / heads``."""
     layers: int = 12
+    """The depth of "layer"."""
     layer_dim: int = 256
+    """The model dimension of "layer"."""
     head_dims: tuple[int, ...] = (4, 8, 16, 32, 64, 128, 256)
+    """The head dimensions of "inputs"."""
     betas: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+    """The factors on the logits of "temperature"."""
     latent_tokens: tuple[int, ...] = (64, 128, 256, 512, 1024)
+    """The numbers of tokens of "latent"."""
     latent_heads: int = 8
 
 
@@ -177,7 +188,7 @@ def _latents(settings: Settings) -> Iterator[Point]:
         yield _point("latent", "ordinary, head_dim 192", tokens, random_scores.ranks_of_scores(scores))
 
 
-class RandomWeightsFigure(ComputedFigure[Settings, RandomWeights]):
+class _RandomWeightsFigure(ComputedFigure[Settings, RandomWeights]):
     """Two rows of three panels on one vertical axis."""
 
     name = "random-weights"
@@ -235,7 +246,7 @@ class RandomWeightsFigure(ComputedFigure[Settings, RandomWeights]):
 def _draw_measures(axes: Axes, points: list[Point]) -> None:
     """One line per definition of rank."""
     x = [point.x for point in points]
-    draw_series(axes, [Series(label=MEASURES[of], x=x, y=[getattr(p, of) for p in points]) for of in MEASURES])
+    draw_series(axes, [Series(label=_MEASURES[of], x=x, y=[getattr(p, of) for p in points]) for of in _MEASURES])
     _draw_expected(axes, points)
 
 
@@ -260,4 +271,4 @@ def _draw_expected(axes: Axes, points: list[Point]) -> None:
         axes.plot(*zip(*known, strict=True), color=GUIDE, linestyle=":", linewidth=1.4, label="hardmax, quadrature")
 
 
-FIGURE = RandomWeightsFigure()
+FIGURE = _RandomWeightsFigure()

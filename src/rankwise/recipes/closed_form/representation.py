@@ -28,7 +28,7 @@ from rankwise.theory.harmonics import feature_weight, gegenbauer, harmonic_dim, 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-QUIET = 0.03
+_QUIET = 0.03
 """Standard error up to which a simulated point says something."""
 _CHUNK = 100_000
 
@@ -96,7 +96,7 @@ def _average_of_heads(dim: int, degree: int, angles: np.ndarray, samples: int) -
     return (total / samples).tolist()
 
 
-class RepresentationFigure(ComputedFigure[Settings, Representation]):
+class _RepresentationFigure(ComputedFigure[Settings, Representation]):
     """u above what it represents, one column per dimension."""
 
     name = "representation"
@@ -112,7 +112,7 @@ class RepresentationFigure(ComputedFigure[Settings, Representation]):
             odd = range(1, degree + 1, 2)
             size = math.sqrt(sum(harmonic_dim(dim, of) / sign_eigenvalue(dim, of) ** 2 for of in odd))
             noise = size / math.sqrt(settings.samples)
-            if noise <= QUIET:
+            if noise <= _QUIET:
                 say(f"dim {dim}, degree {degree}: {settings.samples} heads")
             lines.append(
                 Line(
@@ -122,7 +122,7 @@ class RepresentationFigure(ComputedFigure[Settings, Representation]):
                     root_mean_square=size,
                     represented=truncated_sign(dim, degree, cosines).tolist(),
                     energy=sum(sign_energy(dim, of) for of in odd),
-                    simulated=_average_of_heads(dim, degree, points, settings.samples) if noise <= QUIET else [],
+                    simulated=_average_of_heads(dim, degree, points, settings.samples) if noise <= _QUIET else [],
                     standard_error=noise,
                 )
             )
@@ -167,4 +167,4 @@ class RepresentationFigure(ComputedFigure[Settings, Representation]):
         ]
 
 
-FIGURE = RepresentationFigure()
+FIGURE = _RepresentationFigure()

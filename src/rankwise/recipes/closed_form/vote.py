@@ -27,7 +27,7 @@ from rankwise.theory.depth import majority_accuracy, majority_heads_required
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TARGETS = (0.9, 0.95, 0.99)
+_TARGETS = (0.9, 0.95, 0.99)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One dimension: quadrature at ``heads``, simulation at ``simulated_heads``, heads needed for ``TARGETS``."""
+    """One dimension: quadrature at ``heads``, simulation at ``simulated_heads``, heads needed for an accuracy."""
 
     dim: int
     heads: list[int]
@@ -86,11 +86,11 @@ def _simulated(dim: int, heads: int, settings: Settings) -> tuple[float, float]:
     return fmean(right), stdev(right) / math.sqrt(len(right))
 
 
-class VoteFigure(ComputedFigure[Settings, Vote]):
+class _VoteFigure(ComputedFigure[Settings, Vote]):
     """Accuracy against heads, and the wrong answers in logarithms beside their law."""
 
     name = "vote"
-    columns = ("dim", "one head", *(f"heads for {target:g}" for target in TARGETS))
+    columns = ("dim", "one head", *(f"heads for {target:g}" for target in _TARGETS))
     presets = PRESETS
 
     def compute(self, settings: Settings, say: Say) -> Vote:
@@ -108,7 +108,7 @@ class VoteFigure(ComputedFigure[Settings, Vote]):
                     simulated_heads=list(settings.simulated_heads),
                     simulated=[mean for mean, _ in measured],
                     standard_error=[error for _, error in measured],
-                    required=[majority_heads_required(dim, target) for target in TARGETS],
+                    required=[majority_heads_required(dim, target) for target in _TARGETS],
                 )
             )
         return Vote(lines=lines)
@@ -127,7 +127,7 @@ class VoteFigure(ComputedFigure[Settings, Vote]):
             law = [0.5 * math.sqrt(line.dim / count) for count in far]
             right.plot(far, law, color=GUIDE, linestyle=":", linewidth=1.1)
         right.plot([], [], color=GUIDE, linestyle=":", linewidth=1.1, label=r"$\frac{1}{2}\sqrt{d/H}$")
-        for target in TARGETS:
+        for target in _TARGETS:
             left.axhline(target, color=GUIDE, linewidth=0.7, linestyle="--")
             above: dict[str, Any] = {"xytext": (0, 2), "textcoords": "offset points", "fontsize": 7, "color": GUIDE}
             left.annotate(f"{target:g}", (1.1, target), **above)
@@ -156,4 +156,4 @@ class VoteFigure(ComputedFigure[Settings, Vote]):
         ]
 
 
-FIGURE = VoteFigure()
+FIGURE = _VoteFigure()

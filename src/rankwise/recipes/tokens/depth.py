@@ -46,7 +46,7 @@ PRESETS = {
 }
 
 
-class Depth(TokenFigure[Sizes]):
+class _Depth(TokenFigure[Sizes]):
     """Performance against operations, for several ranks and depths."""
 
     name = "depth"
@@ -123,4 +123,4 @@ def _draw(axes: Axes, points: Sequence[Point]) -> None:
     axes.legend(fontsize=7)
 
 
-FIGURE = Depth()
+FIGURE = _Depth()

@@ -65,11 +65,11 @@ PRESETS = {
 }
 
 
-class Images(FamilyFigure):
+class _Images(FamilyFigure):
     """Accuracy and ranks against the head dimension."""
 
     name = "images"
     presets = PRESETS
 
 
-FIGURE = Images()
+FIGURE = _Images()

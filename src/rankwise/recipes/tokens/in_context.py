@@ -101,7 +101,7 @@ PRESETS = {
 }
 
 
-class InContextLearning(TrainedFigure[Sizes]):
+class _InContextLearning(TrainedFigure[Sizes]):
     """Error against examples, heads traded for rank beside heads added."""
 
     name = "in-context"
@@ -197,4 +197,4 @@ def _draw(axes: Axes, task: InContextSpec, points: Sequence[Point], baselines: M
     axes.legend(fontsize=7)
 
 
-FIGURE = InContextLearning()
+FIGURE = _InContextLearning()

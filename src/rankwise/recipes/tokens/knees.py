@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rankwise.errors import InvalidInputError
 
-WITHIN = 0.02
+_WITHIN = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,5 +45,5 @@ def find_knee(curve: Mapping[int, Sequence[float]], *, lower_is_better: bool) ->
 
 def _first(values: Mapping[int, float], lower_is_better: bool) -> int:
     best = min(values.values()) if lower_is_better else max(values.values())
-    slack = WITHIN * abs(best)
+    slack = _WITHIN * abs(best)
     return next(size for size, value in sorted(values.items()) if abs(value - best) <= slack)

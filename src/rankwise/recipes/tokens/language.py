@@ -52,11 +52,11 @@ PRESETS = {
 }
 
 
-class Language(FamilyFigure):
+class _Language(FamilyFigure):
     """Bits per byte and ranks against the head dimension."""
 
     name = "language"
     presets = PRESETS
 
 
-FIGURE = Language()
+FIGURE = _Language()

@@ -56,7 +56,7 @@ PRESETS = {
 }
 
 
-class Match(TrainedFigure[Sizes]):
+class _Match(TrainedFigure[Sizes]):
     """Wrong answers against heads x rank, pairs beside triples."""
 
     name = "match"
@@ -110,4 +110,4 @@ class Match(TrainedFigure[Sizes]):
         return figure
 
 
-FIGURE = Match()
+FIGURE = _Match()

@@ -23,7 +23,7 @@ from rankwise.spec import ModelSpec, OptimSpec, RunSpec, TaskSpec
 from rankwise.sweep.run_time import forward_flops
 from rankwise.tasks import build_task
 
-PROBE = 8
+_PROBE = 8
 TIMES = ("start", "quarter", "half", "three_quarters", "end")
 RANKS = ("hardmax", "effective", "stable", "above_0.1", "above_0.01", "above_0.001")
 
@@ -52,7 +52,7 @@ def token_run(
     assert task.interface is not None
     return RunSpec(
         task=task,
-        probe=PROBE,
+        probe=_PROBE,
         model=ModelSpec(
             dim=dim,
             layers=layers,
@@ -104,8 +104,8 @@ class TokenFigure(TrainedFigure[S]):
         yield {
             "performance": error if task.lower_is_better else 1 - error,
             **{name: value for name, value in details.items() if isinstance(value, float)},
-            **performance_levels(task, optim.validation_batches * optim.validation_batch),
-            **rank_columns(trained.result["attention"]),
+            **_performance_levels(task, optim.validation_batches * optim.validation_batch),
+            **_rank_columns(trained.result["attention"]),
         }
 
 
@@ -122,13 +122,13 @@ def verdict(one: Point, other: Point, better: str, worse: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def performance_levels(task: TaskSpec, examples: int) -> dict[str, float]:
+def _performance_levels(task: TaskSpec, examples: int) -> dict[str, float]:
     """What is reached without attention on the same held-out examples: byte tables, logistic regression on pixels."""
     levels = build_task(task).levels(examples)
     return levels if task.lower_is_better else {name: 1 - error for name, error in levels.items()}
 
 
-def rank_columns(attention: Mapping[str, Any]) -> dict[str, Value]:
+def _rank_columns(attention: Mapping[str, Any]) -> dict[str, Value]:
     """The ranks of a probed run over n: means over heads at every time, and each head after training."""
     columns: dict[str, Value] = {}
     ranks = {name: torch.tensor(attention[name], dtype=torch.float64) / attention["tokens"] for name in RANKS}

@@ -103,7 +103,7 @@ def _full() -> Families:
 PRESETS = {"smoke": _smoke(), "laptop": _laptop(), "full": _full()}
 
 
-class Saturation(FamiliesFigure[Families]):
+class _Saturation(FamiliesFigure[Families]):
     """Attention rank and performance against the size of the heads, and their knees."""
 
     name = "saturation"
@@ -171,4 +171,4 @@ def _draw(axes: Axes, points: Sequence[Point]) -> None:
     size_axes(axes, points, size_name(points))
 
 
-FIGURE = Saturation()
+FIGURE = _Saturation()

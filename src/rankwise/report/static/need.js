@@ -26,7 +26,7 @@ function initNeed(data) {
   function draw() {
     const of = one(), line = (name, tone, points, more = {}) => ({ name, tone, marker: 0, ...more, points: points.map((p) => ({ ...p, tip: () => [name, ["rank", shown(p.x)], ["error", shown(p.y)], ...(p.recall === undefined ? [] : [["recall", shown(p.recall)]])] })) });
     cards.replaceChildren(
-      card(shown(of.need), `rank for error ${shown(target)}`, `95 %: ${shown(of.need_low)} to ${shown(of.need_high)}, of ${plural(of.dim, "dimension")}; nearest of ${shown(of.context)} keys`),
+      card(shown(of.need), `rank for error ${shown(target)}`, `95 %: ${shown(of.need_low)} to ${shown(of.need_high)}, of ${plural(of.dim, "dimension")}; nearest of ${shown(of.candidates)} keys`),
       card(shown(of.need_isotropic), "if the data were isotropic", "the worst case of the same dimension"),
       card(shown(of.participation_ratio.keys), "participation ratio of the keys", "summarises the spectrum, bounds nothing"),
       card(shown(of.need_pca), "by PCA alone", `by a random projection ${shown(of.need_random)}`),

@@ -47,15 +47,25 @@ class _Worker:
 
     process: subprocess.Popen[bytes]
     log: Path
-    hello: dict[str, Any] | None = None  # its versions and machine, once it is ready
+    """Takes its standard error."""
+    hello: dict[str, Any] | None = None
+    """Its versions and machine; None until it is ready."""
     job: Job | None = None
+    """None between jobs."""
     began: float = 0.0
+    """When the job began. This and the deadlines are times of ``time.monotonic``, in seconds."""
     log_start: int = 0
-    soft_deadline: float = float("inf")  # when to ask it to stop
-    hard_deadline: float = float("inf")  # when to kill it
-    overtime: bool = False  # the stop was for the job's own time limit
+    """Size of the log when the job began, in bytes."""
+    soft_deadline: float = float("inf")
+    """When to ask it to stop."""
+    hard_deadline: float = float("inf")
+    """When to kill it."""
+    overtime: bool = False
+    """The stop was for the job's own time limit."""
     retired: bool = False
+    """It gets no further job."""
     unread: bytearray = field(default_factory=bytearray)
+    """The beginning of a message whose end has not arrived."""
 
     @property
     def free(self) -> bool:

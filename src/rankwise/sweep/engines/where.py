@@ -10,7 +10,7 @@ from rankwise.errors import InvalidInputError, require_choice, require_number
 from rankwise.sweep.engines.engine import TRAIN, Engine
 from rankwise.sweep.engines.local import LocalEngine
 
-DEVICES = ("cpu", "cuda", "auto")
+_DEVICES = ("cpu", "cuda", "auto")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Where:
         """Raise ``InvalidInputError`` for a choice that cannot be meant."""
         require_choice("--engine", self.engine, ("local", "ray"))
         if self.device is not None:
-            require_choice("--device", self.device, DEVICES)
+            require_choice("--device", self.device, _DEVICES)
         for name in ("address", "cpus", "gpus"):
             value = getattr(self, name)
             if self.engine != "ray" and value is not None:

@@ -41,7 +41,7 @@ def main() -> None:
 
         resource.setrlimit(resource.RLIMIT_AS, (int(memory[0]), int(memory[0])))
     try:
-        entry = load_entry(entry_name)
+        entry = _load_entry(entry_name)
     except Exception as error:
         channel.send({"type": "broken", "reason": f"{type(error).__name__}: {error}", "log": traceback.format_exc()})
         return
@@ -55,7 +55,7 @@ def main() -> None:
             return  # a fresh process has the memory that this one may still hold
 
 
-def load_entry(name: str) -> Callable[..., Any]:
+def _load_entry(name: str) -> Callable[..., Any]:
     """The function called ``package.module:function``."""
     module, colon, function = name.partition(":")
     if not colon:
