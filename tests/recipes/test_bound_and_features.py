@@ -6,10 +6,10 @@ from statistics import fmean
 import pytest
 
 from rankwise.recipes.closed_form import bound, features
-from rankwise.recipes.closed_form.random_heads import errors_as_published, random_head_errors
 from rankwise.recipes.paper_figures import published
 from rankwise.theory.bounds import error_lower_bound
 from rankwise.theory.kernels import optimal_weights, random_features
+from rankwise.theory.random_heads import errors_as_published, random_head_errors
 
 
 def quiet(line):

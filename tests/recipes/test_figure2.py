@@ -5,7 +5,7 @@ import torch
 
 from rankwise.recipes import figure1, figure2
 from rankwise.recipes.figure2 import FIGURE, PRESETS, angle_and_scale, published_medians
-from rankwise.recipes.weights import trained_model
+from rankwise.sweep.trained_weights import trained_model
 from recipe_rows import points_from, trained_here
 
 

@@ -40,9 +40,9 @@ def demo(
     """
     from rankwise.cli.page import say_page, store_page
     from rankwise.recipes import demo as recipe
-    from rankwise.recipes.trained import train_sweep
     from rankwise.report.figures import house_style, require_drawing, save_figure
     from rankwise.report.html import require_page
+    from rankwise.sweep.trained import train_sweep
 
     if workers is not None:
         require_int("--workers", workers, minimum=1)

@@ -83,7 +83,7 @@ def reproduce(
 
             show_plan(plan_sweep(sweep), kept, workers=workers, json=json, retry=retry)
             return
-        from rankwise.recipes.trained import train_sweep
+        from rankwise.sweep.trained import train_sweep
 
         runs = train_sweep(sweep, kept, where=where, workers=workers, retry=retry)
         done = recipe.write(preset, command, runs, out)

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 from rankwise.recipes.cells import TWENTIETH, budget
 from rankwise.recipes.curves import curve, titled
 from rankwise.recipes.rows import Point, Value, lines_of
-from rankwise.recipes.trained import TrainedRun
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report.figures import new_figure
 from rankwise.report.panels import draw_levels, draw_series, rank_axes
 from rankwise.spec import NeighborSpec, RunSpec, VectorFile
+from rankwise.sweep.trained import TrainedRun
 from rankwise.train.protocols import Cell, capacity
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from rankwise.recipes import figure1, theorem
 from rankwise.recipes.rows import Point, lines_of, points_of
-from rankwise.recipes.trained import TrainedRun
 from rankwise.report.figures import new_figure
 from rankwise.spec import SweepSpec
+from rankwise.sweep.trained import TrainedRun
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,10 +21,10 @@ from rankwise.recipes.cells import TWENTIETH, budget, counted, farthest, train_a
 from rankwise.recipes.curves import titled
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.rows import Point, Value, lines_of
-from rankwise.recipes.trained import TrainedRun
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report.figures import COLOURS, GUIDE, MARKERS, new_figure
 from rankwise.spec import RunSpec, heads_for_budget
+from rankwise.sweep.trained import TrainedRun
 from rankwise.train.protocols import Cell
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class _Figure2(TrainedFigure[Sizes]):
         """One row per head."""
         from rankwise.nn.attention import MultiheadAttention
         from rankwise.nn.transformer import Transformer
-        from rankwise.recipes.weights import trained_model
+        from rankwise.sweep.trained_weights import trained_model
 
         model = trained_model(trained)
         assert isinstance(model, Transformer)

@@ -20,11 +20,11 @@ from rankwise.recipes.cells import LATER_RATE, TWENTIETH, budget, farthest, trai
 from rankwise.recipes.curves import curve, titled
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.rows import Point, Value, lines_of, select
-from rankwise.recipes.trained import TrainedRun
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report.figures import GUIDE, new_figure
 from rankwise.report.panels import Series, draw_series, rank_axes
 from rankwise.spec import RunSpec, heads_for_budget
+from rankwise.sweep.trained import TrainedRun
 from rankwise.train.protocols import Cell
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class _Figure4(TrainedFigure[Sizes]):
 
     def measured(self, trained: TrainedRun) -> Iterable[Mapping[str, Value]]:
         """One row for every number of points that the model is tested with."""
-        from rankwise.recipes.weights import error_of, trained_model
+        from rankwise.sweep.trained_weights import error_of, trained_model
         from rankwise.tasks import FarthestNeighbor
 
         model = trained_model(trained)
@@ -167,7 +167,7 @@ def exact_head(dim: int, points: int, error: float) -> dict[int, float] | None:
     where no beta from 1 to 1e5 gives that error: a model that learned next to nothing, or is all but exact.
     """
     from rankwise.nn.constructions import exact_farthest
-    from rankwise.recipes.weights import error_of
+    from rankwise.sweep.trained_weights import error_of
     from rankwise.tasks import FarthestNeighbor
 
     def at(beta: float, count: int) -> float:

@@ -20,11 +20,11 @@ from rankwise.recipes.cells import counted, farthest
 from rankwise.recipes.curves import curve, titled
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.rows import Point, Value, lines_of, select
-from rankwise.recipes.trained import TrainedRun
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report.figures import COLOURS, new_figure
 from rankwise.report.panels import Series, draw_levels, draw_series
 from rankwise.spec import RunSpec, vary
+from rankwise.sweep.trained import TrainedRun
 from rankwise.train.protocols import PAPER_EXAMPLES, PAPER_SEQUENCES, Cell, paper
 
 if TYPE_CHECKING:

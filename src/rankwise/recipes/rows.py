@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from rankwise.estimate import Estimate
-from rankwise.recipes.trained import TrainedRun
 from rankwise.spec import RunSpec
 from rankwise.sweep.printable import spreadsheet_cell
+from rankwise.sweep.trained import TrainedRun
 
 Value = str | int | float
 

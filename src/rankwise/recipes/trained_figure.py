@@ -13,8 +13,8 @@ from rankwise.errors import InvalidInputError, require_int
 from rankwise.recipes.only import matching, parse_only
 from rankwise.recipes.presented import Presented, Reproduced, pick_preset, write_files
 from rankwise.recipes.rows import Point, ResultRow, Value, csv_text, points_of, result_row, run_columns
-from rankwise.recipes.trained import TrainedRun
 from rankwise.spec import RunSpec, SweepSpec, vary
+from rankwise.sweep.trained import TrainedRun
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,9 +11,9 @@ from rankwise.recipes.rows import lines_of, points_of
 from rankwise.recipes.tokens import in_context, saturation
 from rankwise.recipes.tokens.families import knee_of
 from rankwise.recipes.tokens.runs import RANKS, TIMES
-from rankwise.recipes.trained import TrainedRun
 from rankwise.spec import ImagesSpec, InContextSpec, MatchSpec, RunSpec, TextSpec, plain
 from rankwise.spec.read import from_plain
+from rankwise.sweep.trained import TrainedRun
 from rankwise.tasks import build_task
 from rankwise.train.build import build_model
 from rankwise.train.probe import snapshot

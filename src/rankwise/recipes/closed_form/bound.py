@@ -15,12 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rankwise.recipes.closed_form.random_heads import mean_of_draws, powers_of_2, random_head_errors
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.presented import Say
 from rankwise.report.figures import label_level, new_figure, ramp
 from rankwise.theory.bounds import TRIVIAL_ERROR, error_lower_bound, heads_required_log10
 from rankwise.theory.harmonics import sign_energy
+from rankwise.theory.random_heads import mean_of_draws, powers_of_2, random_head_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,17 +21,17 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from rankwise.recipes.closed_form.random_heads import (
-    errors_as_published,
-    mean_of_draws,
-    powers_of_2,
-    random_head_errors,
-)
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.presented import Say
 from rankwise.report.figures import COLOURS, GUIDE, new_figure
 from rankwise.theory.harmonics import sign_energy
+from rankwise.theory.random_heads import (
+    errors_as_published,
+    mean_of_draws,
+    powers_of_2,
+    random_head_errors,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

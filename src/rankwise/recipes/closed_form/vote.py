@@ -43,7 +43,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One dimension: quadrature at ``heads``, simulation at ``simulated_heads``, heads needed for an accuracy."""
+    """One dimension: quadrature at ``heads``, simulation at ``simulated_heads``."""
 
     dim: int
     heads: list[int]
@@ -52,6 +52,7 @@ class Line:
     simulated: list[float]
     standard_error: list[float]
     required: list[int]
+    """Heads needed for an accuracy of .9, .95 and .99."""
 
 
 @dataclass(frozen=True, kw_only=True)

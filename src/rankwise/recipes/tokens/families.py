@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rankwise.measure.knee import Knee, find_knee
 from rankwise.recipes.cells import counted
 from rankwise.recipes.curves import curve
 from rankwise.recipes.rows import Point, Value, lines_of
-from rankwise.recipes.tokens.knees import Knee, find_knee
 from rankwise.recipes.tokens.runs import TIMES, Budget, TokenFigure, token_run
 from rankwise.recipes.trained_figure import S, Settings
 from rankwise.report.figures import COLOURS, GUIDE, new_figure, ramp

@@ -22,11 +22,11 @@ from rankwise.recipes.cells import counted
 from rankwise.recipes.rows import Point, Value, select
 from rankwise.recipes.tokens.families import Family
 from rankwise.recipes.tokens.runs import Budget, token_run, verdict
-from rankwise.recipes.trained import TrainedRun
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report.figures import GUIDE, new_figure
 from rankwise.report.panels import Series, draw_series
 from rankwise.spec import Curriculum, InContextSpec, RunSpec
+from rankwise.sweep.trained import TrainedRun
 from rankwise.tasks.in_context import InContext
 from rankwise.tasks.in_context_baselines import baselines_of
 

@@ -17,11 +17,11 @@ from rankwise.recipes.curves import curve
 from rankwise.recipes.rows import Point, Value, lines_of
 from rankwise.recipes.tokens.families import size_axes
 from rankwise.recipes.tokens.runs import Budget, token_run
-from rankwise.recipes.trained import TrainedRun
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report.figures import new_figure
 from rankwise.report.panels import draw_levels, draw_series
 from rankwise.spec import MatchSpec, RunSpec
+from rankwise.sweep.trained import TrainedRun
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 from rankwise.recipes.rows import Point, Value
-from rankwise.recipes.trained import TrainedRun
 from rankwise.recipes.trained_figure import S, TrainedFigure
 from rankwise.spec import ModelSpec, OptimSpec, RunSpec, TaskSpec
 from rankwise.sweep.run_time import forward_flops
+from rankwise.sweep.trained import TrainedRun
 from rankwise.tasks import build_task
 
 _PROBE = 8

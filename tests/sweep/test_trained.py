@@ -1,9 +1,9 @@
 import pytest
 
 from rankwise.errors import RunsFailedError
-from rankwise.recipes.trained import train_sweep
 from rankwise.spec import OptimSpec
 from rankwise.sweep.store import open_store
+from rankwise.sweep.trained import train_sweep
 from rankwise.train.loop import train
 from spec_examples import seeds_sweep
 

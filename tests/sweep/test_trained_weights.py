@@ -5,8 +5,8 @@ import torch
 
 from rankwise.errors import StorageError
 from rankwise.nn.constructions import exact_farthest
-from rankwise.recipes.weights import error_of, trained_model
 from rankwise.spec import NeighborSpec, OptimSpec
+from rankwise.sweep.trained_weights import error_of, trained_model
 from rankwise.tasks import FarthestNeighbor
 from rankwise.train.loop import Training
 from recipe_rows import trained_here
@@ -45,6 +45,6 @@ def test_errors_are_of_fresh_examples_whatever_is_held_at_once(monkeypatch):
     whole = error_of(soft, task, 64)
     assert whole.standard_error > 0
     assert error_of(soft, task, 64, seed=1).mean != whole.mean
-    monkeypatch.setattr("rankwise.recipes.weights._NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr("rankwise.sweep.trained_weights._NUMBERS_AT_ONCE", 1)
     alone = error_of(soft, task, 64)
     assert alone.mean == pytest.approx(whole.mean, abs=5 * whole.standard_error)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from rankwise.errors import StorageError
 from rankwise.estimate import Estimate
-from rankwise.recipes.trained import TrainedRun
+from rankwise.sweep.trained import TrainedRun
 from rankwise.tasks import NeighborTask
 from rankwise.train.checkpoint import read_checkpoint
 from rankwise.train.loop import Training

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankwise.errors import InvalidInputError
-from rankwise.recipes.tokens.knees import find_knee
+from rankwise.measure.knee import find_knee
 
 
 def test_the_first_size_within_two_percent_of_the_best():

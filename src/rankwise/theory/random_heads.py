@@ -1,4 +1,4 @@
-"""Random rank-1 heads with their best weights: the points of the figures ``bound`` and ``features``."""
+"""Random rank-1 heads with their best weights."""
 
 from __future__ import annotations
 
