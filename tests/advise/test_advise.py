@@ -44,7 +44,7 @@ def need_file(tmp_path):
 
 
 def test_without_a_measurement_the_worst_case_is_warned_about_and_measuring_comes_first():
-    advice = advise(situation(dim=768, heads=12, context=1024))
+    advice = advise(situation(dim=768, heads=12, length=1024))
     assert advice.need == advice.need_isotropic == rank_required(768, 12, 0.1, values="any")
     assert advice.plateau == saturation_dim(1024, mask="causal")
     assert "the worst case" in advice.warnings[0]
@@ -101,9 +101,9 @@ def test_enough_rank_is_kept(config, need_file):
 
 
 def test_heads_that_miss_the_linear_part_and_ranks_beyond_the_dimension():
-    said = advise(situation(dim=512, heads=4, rank=64, context=128)).suggestions
+    said = advise(situation(dim=512, heads=4, rank=64, length=128)).suggestions
     assert any("8 heads instead of 4" in one.what for one in said)
-    wide = advise(situation(dim=32, heads=2, rank=48, context=128)).suggestions[0]
+    wide = advise(situation(dim=32, heads=2, rank=48, length=128)).suggestions[0]
     assert (wide.confidence, wide.shape.rank) == ("theorem", 32)
 
 
@@ -111,15 +111,15 @@ def test_costs_by_hand():
     shape = ModelShape(
         name="x", dim=10, layers=3, heads=4, kv_heads=2, rank=5, value_rank=7, cached_layers=3
     )  # fmt: skip
-    found = resources(shape, context=100, reach=None, dtype="float32")
+    found = resources(shape, length=100, reach=None, dtype="float32")
     weights = 10 * (4 * 5 + 2 * 5 + 2 * 7 + 4 * 7)
     assert found.parameters == 3 * weights
     assert found.flops_per_token == 3 * (2 * weights + 2 * 4 * (5 + 7) * 100)
     assert found.kv_bytes_per_token == 4 * 3 * 2 * (5 + 7)
     assert found.kv_bytes == 100 * found.kv_bytes_per_token
-    windowed = resources(shape, context=100, reach=10, dtype="int8")
+    windowed = resources(shape, length=100, reach=10, dtype="int8")
     assert windowed.kv_bytes == 10 * 3 * 2 * (5 + 7)
-    unknown = resources(replace(shape, cached_layers=None), context=100, reach=None, dtype="int8")
+    unknown = resources(replace(shape, cached_layers=None), length=100, reach=None, dtype="int8")
     assert unknown.kv_bytes is unknown.kv_bytes_per_token is None
 
 
@@ -134,7 +134,7 @@ def test_the_files_fill_in_what_is_not_said_and_options_win(config):
     read = situation(config=config)
     assert (read.context, read.mask, read.shape.kv_heads) == (4096, "causal", 2)
     assert read.assumed == ("a causal mask (--mask)",)
-    other = situation(config=config, rank=32, heads=16, context=64, mask="window", window=8, qk_norm=True)
+    other = situation(config=config, rank=32, heads=16, length=64, mask="window", window=8, qk_norm=True)
     assert (other.shape.rank, other.shape.value_rank, other.shape.heads, other.reach) == (32, 32, 16, 8)
     assert advise(other).plateau == saturation_dim(64, mask="window", keys="unit", window=8)
 
@@ -148,7 +148,7 @@ def test_the_files_fill_in_what_is_not_said_and_options_win(config):
         ({"dim": 8, "heads": 0}, "heads: expected at least 1"),
         ({"dim": 8, "heads": 2, "target": 0.7}, "target"),
         ({"dim": 8, "heads": 2, "mask": "window"}, "window"),
-        ({"dim": 8, "heads": 2, "context": 0}, "context"),
+        ({"dim": 8, "heads": 2, "length": 0}, "length"),
     ],
 )
 def test_mistakes_are_named(options, message):
@@ -187,7 +187,7 @@ def test_layers_of_several_windows_are_counted_each_by_its_own(saved, tmp_path):
     report = replace(report, layers=(report.layers[0], replace(report.layers[1], mask="causal", window=None)))
     report.write(file)
     assert [(one.mask, one.window) for one in report.layers] == [("window", 16), ("causal", None)]
-    of = situation(audit=read_report(file), context=1000)
+    of = situation(audit=read_report(file), length=1000)
     assert (of.mask, of.window, of.windows, of.qk_norm) == ("causal", None, (16, None), True)
     found = advise(of)
     numbers = 2 * (8 + 8)
@@ -195,15 +195,15 @@ def test_layers_of_several_windows_are_counted_each_by_its_own(saved, tmp_path):
     assert found.resources.flops_per_token == 2 * 2 * of.shape.stored_parameters + 2 * 6 * (8 + 8) * (16 + 1000)
     assert any("1 of 2 layers see a window only (of 16 tokens)" in warning for warning in found.warnings)
     assert found.plateau == saturation_dim(1000, mask="causal", keys="unit")
-    assert situation(audit=read_report(file), context=1000, mask="window").reach == 16
-    assert situation(audit=read_report(file), context=1000, mask="causal").reach == 1000
+    assert situation(audit=read_report(file), length=1000, mask="window").reach == 16
+    assert situation(audit=read_report(file), length=1000, mask="causal").reach == 1000
 
     half = replace(report, layers=(report.layers[0], replace(report.layers[1], qk_norm=False, rank=9)))
     half.write(file)
-    said = " ".join(advise(situation(audit=read_report(file), context=1000)).warnings)
+    said = " ".join(advise(situation(audit=read_report(file), length=1000)).warnings)
     assert "no QK-norm, which 1 of 2 layers have (--qk-norm)" in said
     assert "1 of 2 layers have another shape" in said
-    assert advise(situation(audit=read_report(file), context=1000)).resources.kv_bytes is None
+    assert advise(situation(audit=read_report(file), length=1000)).resources.kv_bytes is None
 
 
 @pytest.mark.parametrize("name", ["whisper", "t5"])
@@ -211,9 +211,9 @@ def test_encoder_decoder_models_are_counted_by_their_decoder(saved, tmp_path, na
     """As their config is: one layer of the encoder and two of cross-attention keep nothing of what is generated."""
     folder, file = saved(name), tmp_path / "audit.json"
     audit_weights(open_model(folder)).write(file)
-    of = situation(audit=read_report(file), context=64)
+    of = situation(audit=read_report(file), length=64)
     assert (of.mask, of.shape.layers, of.shape.cached_layers) == ("causal", 2, 2)
-    used = {"context": 64, "reach": None, "dtype": "bfloat16"}
+    used = {"length": 64, "reach": None, "dtype": "bfloat16"}
     assert resources(of.shape, **used) == resources(situation(config=folder, audit=read_report(file)).shape, **used)
     assert any("self-attention is counted, 2 of 5 attention layers" in warning for warning in advise(of).warnings)
 
@@ -224,7 +224,7 @@ def test_latent_attention_costs_the_same_by_audit_and_by_config(saved, tmp_path)
     audit_weights(open_model(folder)).write(file)
     by_audit, by_config = situation(audit=read_report(file)), situation(config=folder)
     assert by_audit.shape.latent == by_config.shape.latent == LatentShape(keyvalue=14, rope=4, query=18)
-    used = {"context": 64, "reach": None, "dtype": "bfloat16"}
+    used = {"length": 64, "reach": None, "dtype": "bfloat16"}
     assert resources(by_audit.shape, **used) == resources(by_config.shape, **used)
     older = json.loads(file.read_text())
     for layer in older["layers"]:

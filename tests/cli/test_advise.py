@@ -8,7 +8,7 @@ from rankwise.cli import main
 
 
 def test_text_says_the_need_first_and_never_a_window(capsys):
-    assert main(["advise", "--dim", "768", "--heads", "12", "--context", "1024"]) == 0
+    assert main(["advise", "--dim", "768", "--heads", "12", "--length", "1024"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     for expected in (
         "there is no window",
@@ -23,7 +23,7 @@ def test_text_says_the_need_first_and_never_a_window(capsys):
 def test_json_is_strict_and_needs_no_torch():
     code = (
         "import sys; from rankwise.cli import main;"
-        "code = main(['advise', '--dim', '512', '--heads', '8', '--context', '64', '--json']);"
+        "code = main(['advise', '--dim', '512', '--heads', '8', '--length', '64', '--json']);"
         "sys.exit(code or 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -44,7 +44,7 @@ def test_an_audit_gives_shape_mask_and_what_the_weights_hold(capsys, tmp_path):
     report = tmp_path / "audit.json"
     assert main(["audit", str(tmp_path / "model"), "-o", str(report)]) == 0
     capsys.readouterr()
-    assert main(["advise", "--audit", str(report), "--context", "64", "--json"]) == 0
+    assert main(["advise", "--audit", str(report), "--length", "64", "--json"]) == 0
     read = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert (read["model"]["dim"], read["model"]["heads"], read["model"]["rank"]) == (40, 5, 8)
     assert read["use"]["mask"] == "full"

@@ -59,7 +59,7 @@ def advise(of: Situation) -> Advice:
     target = min(of.target, TRIVIAL_ERROR)
     need_isotropic = rank_required(shape.dim, shape.heads, target, values="any")
     plateau = saturation_dim(
-        of.context, mask=of.mask, keys="unit" if of.qk_norm else "gaussian", window=of.window
+        of.length, mask=of.mask, keys="unit" if of.qk_norm else "gaussian", window=of.window
     )  # fmt: skip
     known = published_shapes()
     need = need_isotropic if of.need is None else of.need.rank
@@ -68,7 +68,7 @@ def advise(of: Situation) -> Advice:
         need_isotropic=need_isotropic,
         bound=error_lower_bound(shape.dim, rank, shape.heads, values="any").value,
         plateau=plateau,
-        resources=resources(shape, context=of.context, reach=of.reach, dtype=of.dtype),
+        resources=resources(shape, length=of.length, reach=of.reach, dtype=of.dtype),
         roundings=roundings(min(need, shape.dim)),
         published=sorted(known, key=lambda one: abs(math.log(one.dim / shape.dim)))[:_NEIGHBOURS],
         published_ranks=(min(one.rank for one in known), max(one.rank for one in known)),
@@ -89,9 +89,9 @@ def _warnings(of: Situation, need: int, plateau: Saturation) -> tuple[str, ...]:
             f"The need ({need}) lies above the plateau ({plateau.value}): there is no window between the two. They "
             "answer different questions; a rank that meets the need is beyond where random heads stop gaining."
         )
-    if of.need is not None and of.need.candidates < of.context:
+    if of.need is not None and of.need.candidates < of.length:
         said.append(
-            f"The need was measured among {of.need.candidates} keys, the model sees up to {of.context}: more keys ask "
+            f"The need was measured among {of.need.candidates} keys, the model sees up to {of.length}: more keys ask "
             "for more rank (by_candidates in the need file)."
         )
     if of.shape.latent is not None:
@@ -117,7 +117,7 @@ def advice_document(advice: Advice) -> dict[str, Any]:
         "format": FORMAT,
         "model": _shape(of.shape),
         "use": {
-            "context": of.context,
+            "length": of.length,
             "mask": of.mask,
             "window": of.window,
             "layer_windows": list(of.windows),
@@ -161,7 +161,7 @@ def advice_document(advice: Advice) -> dict[str, Any]:
 def resources_of(advice: Advice, shape: ModelShape) -> Resources:
     """What another shape would cost in the same use."""
     of = advice.situation
-    return resources(shape, context=of.context, reach=of.reach, dtype=of.dtype)
+    return resources(shape, length=of.length, reach=of.reach, dtype=of.dtype)
 
 
 def _shape(shape: ModelShape) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from rankwise.spec.strict_json import read_json_object
 from rankwise.theory.occupancy import visible_reach
 
 _DEFAULT_TARGET = 0.1
-_DEFAULT_CONTEXT = 1024
+_DEFAULT_LENGTH = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class Situation:
     """A model's shape and its use."""
 
     shape: ModelShape
-    context: int
+    length: int
     """How many tokens the model sees."""
     mask: str
     """Of the layers that see most, as is ``window``."""
@@ -104,8 +104,8 @@ class Situation:
     def reach(self) -> float | None:
         """How many tokens a query sees, the mean over layers; None for all."""
         if self.windows:
-            return statistics.fmean(self.context if one is None else min(self.context, one) for one in self.windows)
-        return visible_reach(self.context, self.mask, self.window)
+            return statistics.fmean(self.length if one is None else min(self.length, one) for one in self.windows)
+        return visible_reach(self.length, self.mask, self.window)
 
 
 def situation(
@@ -119,7 +119,7 @@ def situation(
     rank: int | None = None,
     value_rank: int | None = None,
     layers: int | None = None,
-    context: int | None = None,
+    length: int | None = None,
     mask: str | None = None,
     window: int | None = None,
     qk_norm: bool | None = None,
@@ -146,11 +146,11 @@ def situation(
         assumed.append("a causal mask (--mask)")
     elif mask == "window" and window is None:
         window = max((layer.window for layer in audited if layer.window is not None), default=None)
-    if context is None:
-        context = None if config is None else _context_of(config)
-    if context is None:
-        context = _DEFAULT_CONTEXT
-        assumed.append(f"{_DEFAULT_CONTEXT} tokens of context (--context)")
+    if length is None:
+        length = None if config is None else _length_of(config)
+    if length is None:
+        length = _DEFAULT_LENGTH
+        assumed.append(f"{_DEFAULT_LENGTH} tokens per sequence (--length)")
     if qk_norm is None:
         normed = sum(layer.qk_norm for layer in audited)
         qk_norm = bool(audited) and normed == len(audited)
@@ -158,7 +158,7 @@ def situation(
             assumed.append(f"no QK-norm, which {normed} of {len(audited)} layers have (--qk-norm)")
     made = Situation(
         shape=shape,
-        context=require_int("context", context, minimum=1),
+        length=require_int("length", length, minimum=1),
         mask=mask,
         window=window,
         windows=windows,
@@ -169,7 +169,7 @@ def situation(
         audit=None if audit is None else _summary(audit),
         assumed=tuple(assumed),
     )
-    visible_reach(made.context, mask, window)  # says now what is wrong with the mask
+    visible_reach(made.length, mask, window)  # says now what is wrong with the mask
     return made
 
 
@@ -262,7 +262,7 @@ def _target(target: float | None, measured: MeasuredNeed | None) -> float:
     return chosen
 
 
-def _context_of(config: Path) -> int | None:
+def _length_of(config: Path) -> int | None:
     path = config / "config.json" if config.is_dir() else config
     stated = read_json_object(path).get("max_position_embeddings")
     return stated if isinstance(stated, int) and not isinstance(stated, bool) and 0 < stated <= 2**24 else None

@@ -45,13 +45,13 @@ class Rounding:
     """Relative to the shape with the wanted rank."""
 
 
-def resources(shape: ModelShape, *, context: int, reach: float | None, dtype: str) -> Resources:
-    """Resources of ``shape`` at ``context`` tokens, of which a token sees the latest ``reach`` (all when None).
+def resources(shape: ModelShape, *, length: int, reach: float | None, dtype: str) -> Resources:
+    """Resources of ``shape`` at ``length`` tokens, of which a token sees the latest ``reach`` (all when None).
 
     Both costs that depend on the reach are linear in it: where layers differ, their mean gives the exact sum.
     """
     require_choice("dtype", dtype, tuple(_BYTES))
-    seen = context if reach is None else min(context, reach)
+    seen = length if reach is None else min(length, reach)
     a_layer = 2 * shape.stored_parameters + 2 * shape.heads * (shape.rank + shape.value_rank) * seen
     bytes_a_token = shape.kv_bytes_per_token
     if bytes_a_token is not None:

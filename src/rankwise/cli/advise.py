@@ -23,7 +23,7 @@ def advise(
     rank: int | None = None,
     value_rank: int | None = None,
     layers: int | None = None,
-    context: int | None = None,
+    length: int | None = None,
     mask: Literal["full", "causal", "window"] | None = None,
     window: int | None = None,
     qk_norm: bool | None = None,
@@ -38,7 +38,7 @@ def advise(
 
     Example: rankwise advise --config config.json --need need.json
 
-    Example: rankwise advise --dim 768 --heads 12 --context 1024
+    Example: rankwise advise --dim 768 --heads 12 --length 1024
 
     Args:
         config: A Hugging Face config.json, or the folder that holds it.
@@ -50,7 +50,7 @@ def advise(
         rank: Query-key dimension of a head (default: dim / heads).
         value_rank: Value dimension of a head (default: the rank).
         layers: Number of layers.
-        context: Tokens of a sequence (default: the config's, else 1024).
+        length: Tokens of a sequence (default: the config's, else 1024).
         mask: What a token sees (default: the audit's, else causal).
         window: Width of the window, for --mask window.
         qk_norm: Keys have a norm of their own in each head, as in Qwen3 or Gemma 3.
@@ -68,7 +68,7 @@ def advise(
         situation(
             config=config, audit=None if audit is None else read_report(audit),
             need=None if need is None else read_need(need), dim=dim, heads=heads, kv_heads=kv_heads, rank=rank,
-            value_rank=value_rank, layers=layers, context=context, mask=mask, window=window, qk_norm=qk_norm,
+            value_rank=value_rank, layers=layers, length=length, mask=mask, window=window, qk_norm=qk_norm,
             target=target, dtype=dtype,
         )
     )  # fmt: skip
@@ -91,7 +91,7 @@ def _print(advice: Advice) -> None:
         f"{shape.name}: dim {shape.dim:,}, {shape.heads} heads of rank {shape.rank} (H r / d = {shape.rank_share:.3g})"
     )
     out.print(Text(title, style="bold"))
-    out.print(Text(f"{of.context:,} tokens, {sees}, {'unit' if of.qk_norm else 'ordinary'} keys, target {of.target:g}"))
+    out.print(Text(f"{of.length:,} tokens, {sees}, {'unit' if of.qk_norm else 'ordinary'} keys, target {of.target:g}"))
     for warning in advice.warnings:
         out.print(Text(f"! {warning}"))
     out.print()
@@ -121,6 +121,6 @@ def _resources(of: Resources) -> str:
     cache = "unknown (layers differ)" if of.kv_bytes is None else f"{short(of.kv_bytes)}B"
     token = "" if of.kv_bytes_per_token is None else f" ({short(of.kv_bytes_per_token)}B a token)"
     return (
-        f"{short(of.parameters)} attention weights, {short(of.flops_per_token)}FLOP a token at full context, "
+        f"{short(of.parameters)} attention weights, {short(of.flops_per_token)}FLOP a token at full length, "
         f"KV cache {cache}{token}"
     )

@@ -16,7 +16,7 @@ from torch.nn.functional import linear
 
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.nn.factored import FactoredMatrix
-from rankwise.nn.masks import combined_mask, structural_mask
+from rankwise.nn.masks import combined_mask, structural_mask, token_positions
 from rankwise.nn.merging import merged_scores_pay, merged_values_pay
 from rankwise.nn.mixing import (
     choice_weights,
@@ -42,8 +42,8 @@ class MultiheadAttention(nn.Module):
     ``v_weight`` [G, V, C], ``o_weight`` [H, V, D], and ``o_bias`` [A, D]; A = ``average`` (1: the plain sum).
 
     Other options: ``qk_norm`` RMS-normalises every query and key over its R coordinates with one learned gain for
-    all heads; ``rope`` rotates queries and keys (a ``RotarySpec``, a base, or True); ``causal`` lets query i see
-    keys j <= i; ``window`` w lets it see ``|i - j| < w``. ``rank`` may exceed ``dim``.
+    all heads; ``rope`` rotates queries and keys (a ``RotarySpec``, a base, or True); ``causal`` lets a query at
+    position i see keys at positions j <= i; ``window`` w lets it see ``|i - j| < w``. ``rank`` may exceed ``dim``.
 
     Gradient of hardmax: it flows through the chosen value and the output map; through the choice there is none,
     so the weights of queries and keys (and the temperature) receive none, or zeros.
@@ -188,18 +188,22 @@ class MultiheadAttention(nn.Module):
             context: [B, J, C], the tokens that keys and values are read from; None means ``query`` itself.
             mask: booleans, True = visible: [I, J], [B, I, J] or [B, H, I, J], where B, H and I may be 1.
             key_mask: booleans [B, J], True = a real token and False = padding.
-            positions: [I] or [B, I], where the queries stand (for ``rope``); 0, 1, 2, ... by default.
+            positions: [I] or [B, I], where the queries stand (for ``rope``, ``causal`` and ``window``); 0, 1, 2, ... by
+                default.
             context_positions: [J] or [B, J], the same for the context; ``positions`` in self-attention.
             return_weights: also return the attention matrices [B, H, I, J].
         """
         query, context, positions, context_positions = self._checked(query, context, positions, context_positions)
         spec = self.spec
         sizes = (query.shape[0], spec.heads, query.shape[1], context.shape[1])
-        masked = mask is not None or key_mask is not None or sizes[2] > sizes[3]
+        placed = positions is not None or context_positions is not None
+        masked = mask is not None or key_mask is not None or sizes[2] > sizes[3] or placed
         plain_causal = spec.causal and spec.window is None and not masked
         visible = None
         if not plain_causal or return_weights or spec.scores == "hardmax":
-            structure = structural_mask(*sizes[2:], causal=spec.causal, window=spec.window, device=query.device)
+            asking = token_positions(positions, sizes[2], query.device)
+            asked = token_positions(context_positions, sizes[3], query.device)
+            structure = structural_mask(asking, asked, causal=spec.causal, window=spec.window)
             visible = combined_mask(structure, mask, key_mask, sizes)
         if sizes[3] == 0:  # one key that nobody sees stands for none: a largest score needs scores
             context, context_positions = query.new_zeros(sizes[0], 1, spec.source_dim), None

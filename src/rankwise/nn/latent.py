@@ -82,11 +82,12 @@ class LatentAttention(nn.Module):
         if x.ndim != 3 or x.shape[-1] != self.spec.dim:
             raise ShapeError(f"x: expected [batch, tokens, dim] = [B, N, {self.spec.dim}], got {list(x.shape)}")
         batch, tokens, _ = x.shape
-        masked = mask is not None or key_mask is not None
+        masked = mask is not None or key_mask is not None or positions is not None
         plain_causal = self.spec.causal and not masked
         visible = None
         if not plain_causal or return_weights:
-            structure = structural_mask(tokens, tokens, causal=self.spec.causal, window=None, device=x.device)
+            placed = self._positions(positions, x)
+            structure = structural_mask(placed, placed, causal=self.spec.causal, window=None)
             visible = combined_mask(structure, mask, key_mask, (batch, self.spec.heads, tokens, tokens))
 
         queries, keys, values = self._unfold(x, self._positions(positions, x))

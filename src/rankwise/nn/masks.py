@@ -6,25 +6,37 @@ Legend: B batch, H heads, I queries, J keys.
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from rankwise.errors import InvalidInputError, ShapeError
 
 
 def structural_mask(
-    queries: int, keys: int, *, causal: bool, window: int | None, device: torch.device
-) -> Bool[Tensor, "I J"] | None:
-    """Causal: query i sees keys j <= i. Window w: |i - j| < w. Both: 0 <= i - j < w. None when all is visible."""
+    queries: Int[Tensor, "#b I"], keys: Int[Tensor, "#b J"], *, causal: bool, window: int | None
+) -> Bool[Tensor, "b I J"] | None:
+    """Causal: a query at position i sees keys at j <= i. Window w: |i - j| < w. Both: 0 <= i - j < w.
+
+    - ``queries``, ``keys``: the positions of the tokens.
+
+    None when all is visible.
+    """
     if not causal and window is None:
         return None
-    offset = torch.arange(queries, device=device)[:, None] - torch.arange(keys, device=device)
+    offset = queries[:, :, None] - keys[:, None, :]
     visible = offset >= 0 if causal else torch.ones_like(offset, dtype=torch.bool)
     return visible if window is None else visible & (offset.abs() < window)
 
 
+def token_positions(positions: Tensor | None, tokens: int, device: torch.device) -> Int[Tensor, "b N"]:
+    """``positions`` [N] or [B, N] as [1, N] or [B, N]; 0, 1, 2, ... where none are given."""
+    if positions is None:
+        return torch.arange(tokens, device=device)[None]
+    return positions if positions.ndim == 2 else positions[None]
+
+
 def combined_mask(
-    structure: Bool[Tensor, "I J"] | None,
+    structure: Bool[Tensor, "own I J"] | None,
     mask: Tensor | None,
     key_mask: Tensor | None,
     sizes: tuple[int, int, int, int],
@@ -33,7 +45,7 @@ def combined_mask(
 
     ``mask`` is [I, J], [B, I, J] or [B, H, I, J], where B, H and I may be 1; ``key_mask`` is [B, J].
     """
-    parts = [] if structure is None else [structure[None, None]]
+    parts = [] if structure is None else [structure[:, None]]
     if mask is not None:
         parts.append(_checked(mask, sizes))
     if key_mask is not None:

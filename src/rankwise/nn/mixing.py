@@ -17,7 +17,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from rankwise.errors import InvalidInputError
 from rankwise.nn.cpu.gate import hand_gradients_apply
 from rankwise.nn.cpu.short_mix import ProductMix, ShortMix, products_pay, turning_pays
-from rankwise.nn.masks import structural_mask
+from rankwise.nn.masks import structural_mask, token_positions
 
 # Below this many keys the batched product beats the fused kernel on a CPU (benchmarks/layer.py measures both).
 FUSED_KERNEL_FROM_KEYS = 96
@@ -39,8 +39,9 @@ def softmax_mix(
     if torch.compiler.is_exporting() or keys.shape[1] >= FUSED_KERNEL_FROM_KEYS:
         return _fused_mix(queries, keys, values, visible, causal)
     if causal:
-        visible = structural_mask(queries.shape[1], keys.shape[1], causal=True, window=None, device=keys.device)
-        visible = None if visible is None else visible[None, None]
+        asking, asked = (token_positions(None, x.shape[1], x.device) for x in (queries, keys))
+        structure = structural_mask(asking, asked, causal=True, window=None)
+        visible = None if structure is None else structure[:, None]
     mixed: Tensor
     if hand_gradients_apply(keys):
         if visible is None and products_pay(queries, keys, values):

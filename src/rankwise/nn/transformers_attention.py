@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from rankwise.errors import InvalidInputError, MissingExtraError, require_choice
-from rankwise.nn.masks import structural_mask
+from rankwise.nn.masks import structural_mask, token_positions
 from rankwise.nn.mixing import choice_weights, choose, hardmax_choice, softmax_mix, softmax_weights, weighted_sum
 
 Observer = Callable[[nn.Module, Tensor], None]
@@ -102,8 +102,9 @@ def _visible(
         queries, keys = query.shape[2], key.shape[2]
         if not causal or queries == 1:
             return None
-        structure = structural_mask(queries, keys, causal=True, window=None, device=query.device)
-        return None if structure is None else structure[None, None]
+        asking, asked = (token_positions(None, count, query.device) for count in (queries, keys))
+        structure = structural_mask(asking, asked, causal=True, window=None)
+        return None if structure is None else structure[:, None]
     if mask.dtype != torch.bool:
         mask = mask >= 0  # additive: 0 where visible, hugely negative where not
     return mask[..., : key.shape[2]]

@@ -6,8 +6,8 @@ The claim of "On the Limitation and Redundancy of Transformers: A Rank Perspecti
 and performance stop growing at the same place, also for latent attention (MLA), whose ``kv_lora_rank`` is swept here
 at a fixed head dimension. Its definitions of rank and its tables are not public; ours: hardmax rank over n, mean over
 heads and eight held-out sequences, and one rule for all knees (``measure.knee``). One panel per family of runs that
-differ in that one size. Runs of ``in-context``, ``language`` and ``images`` are among them: with the same store they are not
-trained again.
+differ in that one size. Runs of ``in-context``, ``language`` and ``images`` are among them: with the same store they
+are not trained again.
 """
 
 from __future__ import annotations
