@@ -132,7 +132,7 @@ def test_roundings():
 
 def test_the_files_fill_in_what_is_not_said_and_options_win(config):
     read = situation(config=config)
-    assert (read.context, read.mask, read.shape.kv_heads) == (4096, "causal", 2)
+    assert (read.length, read.mask, read.shape.kv_heads) == (4096, "causal", 2)
     assert read.assumed == ("a causal mask (--mask)",)
     other = situation(config=config, rank=32, heads=16, length=64, mask="window", window=8, qk_norm=True)
     assert (other.shape.rank, other.shape.value_rank, other.shape.heads, other.reach) == (32, 32, 16, 8)
