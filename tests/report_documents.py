@@ -8,9 +8,9 @@ from rankwise.audit.report import (
     AttentionReport,
     AuditReport,
     Baseline,
+    ChanceInterval,
     GroupReport,
     HeadReport,
-    Interval,
     LayerReport,
     NotAudited,
     Overlap,
@@ -22,7 +22,7 @@ def audit_report(layers=3, heads=4, rank=8, dim=32, model="<i>model</i>"):
     """Head h of layer l has an effective rank of l + h + 1; 2 texts of attention."""
 
     def interval(mean):
-        return Interval(mean=mean, low=0.9 * mean, high=1.1 * mean)
+        return ChanceInterval(mean=mean, low=0.9 * mean, high=1.1 * mean)
 
     baseline = Baseline(
         draws=8, effective=interval(7.0), stable=interval(4.0), energy_90=interval(6.0), energy_99=interval(8.0)

@@ -10,7 +10,7 @@ from rankwise.recipes import figure1, theorem
 @pytest.fixture
 def small(monkeypatch):
     """The demo's own path through workers, store and figure, with a few steps per run."""
-    curves = tuple(figure1.Curve(layers=n, exponent=c, ranks=(2, 4)) for n in (1, 3) for c in (1.0, 1.5, 2.0))
+    curves = tuple(figure1.BudgetCurve(layers=n, exponent=c, ranks=(2, 4)) for n in (1, 3) for c in (1.0, 1.5, 2.0))
     grid = figure1.Sizes(dim=4, points=3, curves=curves, sequences=640, seeds=1)
     monkeypatch.setitem(figure1.PRESETS, "demo", grid)
     few = theorem.Sizes(sequences=2560, grids={4: theorem.Grid(ranks=(1, 4), heads=(1, 2))}, seeds=1)

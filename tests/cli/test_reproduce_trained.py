@@ -9,7 +9,7 @@ from rankwise.recipes import figure1, theorem
 @pytest.fixture
 def small(monkeypatch):
     """Two presets of a few steps."""
-    curves = tuple(figure1.Curve(layers=1, exponent=c, ranks=(2, 4)) for c in (1.0, 1.5, 2.0))
+    curves = tuple(figure1.BudgetCurve(layers=1, exponent=c, ranks=(2, 4)) for c in (1.0, 1.5, 2.0))
     monkeypatch.setitem(figure1.PRESETS, "smoke", figure1.Sizes(dim=4, points=3, curves=curves, sequences=640, seeds=1))
     few = theorem.Sizes(sequences=2560, grids={4: theorem.Grid(ranks=(1, 4), heads=(1, 2))}, seeds=1)
     monkeypatch.setitem(theorem.PRESETS, "smoke", few)

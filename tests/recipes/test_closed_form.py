@@ -122,7 +122,7 @@ def test_random_weights(tmp_path: Path) -> None:
         if point.expected is not None and point.panel != "latent":
             assert abs(point.hardmax - point.expected) < 4 * point.hardmax_se + 0.06
 
-    def found(panel: str, series: str, x: float) -> random_weights.Point:
+    def found(panel: str, series: str, x: float) -> random_weights.RandomPoint:
         return next(p for p in data.points if (p.panel, p.series, p.x) == (panel, series, x))
 
     assert found("inputs", "shared direction", 32).hardmax < 0.7 * found("inputs", "orthonormal", 32).hardmax

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from rankwise.report.headline import best, is_below, refutations, trade_offs
-from rankwise.report.settings import Cell, finite, settings_of
+from rankwise.report.settings import CellOfRuns, finite, settings_of
 from rankwise.spec import InContextSpec, MatchSpec, ModelSpec, NeighborSpec, TextSpec, VectorFile
 from rankwise.theory.bounds import error_lower_bound
 from report_stores import result_of, theorem_runs, trade_off_runs
@@ -162,7 +162,7 @@ def test_a_text_is_named_by_its_file_and_the_first_digits_of_its_content():
 
 
 def cell(error, spread, bound):
-    return Cell(
+    return CellOfRuns(
         facet="softmax heads", protocol="capacity", layers=1, heads=4, rank=2, variant="", error=error, spread=spread,
         parameters=1, bound=bound, runs=(0,),
     )  # fmt: skip

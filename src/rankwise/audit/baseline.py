@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from rankwise.audit.report import Baseline, Interval
+from rankwise.audit.report import Baseline, ChanceInterval
 from rankwise.audit.spectra import ranks_of, with_typical_latent
 from rankwise.models.layouts import LayerRef
 from rankwise.nn.factored import FactoredMatrix
@@ -103,7 +103,7 @@ def joint_spread(count: int) -> float:
     return NormalDist().inv_cdf(1 - _MISTAKE / max(count, 1))
 
 
-def _interval(values: Float[np.ndarray, " n"], spread: float, whole: bool, largest: int) -> Interval:
+def _interval(values: Float[np.ndarray, " n"], spread: float, whole: bool, largest: int) -> ChanceInterval:
     """``spread`` deviations to each side, each side with its own: effective ranks of small heads are skewed.
 
     A deviation from n draws may come out too small, so it is raised to its 95 % confidence limit.
@@ -117,4 +117,4 @@ def _interval(values: Float[np.ndarray, " n"], spread: float, whole: bool, large
     low, high = mean - ends[0], min(mean + ends[1], largest)
     if whole:
         low, high = math.floor(low - 0.5), min(math.ceil(high + 0.5), largest)
-    return Interval(mean, float(low), float(high))
+    return ChanceInterval(mean, float(low), float(high))

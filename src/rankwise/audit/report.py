@@ -31,7 +31,7 @@ class Ranks:
 
 
 @dataclass(frozen=True)
-class Interval:
+class ChanceInterval:
     """Mean over random draws, and where all heads of a random model would lie together in 99 of 100 models."""
 
     mean: float
@@ -44,10 +44,10 @@ class Baseline:
     """The ranks of independent Gaussian weights of the same shapes."""
 
     draws: int
-    effective: Interval
-    stable: Interval
-    energy_90: Interval
-    energy_99: Interval
+    effective: ChanceInterval
+    stable: ChanceInterval
+    energy_90: ChanceInterval
+    energy_99: ChanceInterval
 
 
 @dataclass(frozen=True)

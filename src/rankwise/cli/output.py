@@ -15,10 +15,10 @@ from rankwise.errors import InvalidInputError
 
 def print_json(answer: Mapping[str, Any] | Sequence[Any]) -> None:
     """``answer`` as strict JSON on stdout."""
-    print(to_json(answer), end="")
+    print(json_text(answer), end="")
 
 
-def to_json(answer: Mapping[str, Any] | Sequence[Any]) -> str:
+def json_text(answer: Mapping[str, Any] | Sequence[Any]) -> str:
     """Strict JSON for people and programs: no NaN, no infinity, keys in the order given, a newline at the end."""
     return json.dumps(answer, indent=2, allow_nan=False) + "\n"
 

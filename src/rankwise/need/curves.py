@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rankwise.measure.bisection import smallest
 from rankwise.need.forms import Form
-from rankwise.need.retrieval import CandidateSets, Interval, Outcome, Pool, bootstrap_weights, retrieve, scored
+from rankwise.need.retrieval import CandidateSets, Interval, Pool, Retrieved, bootstrap_weights, retrieve, scored
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class CurvePoint:
     form: str
 
 
-class Curve:
+class RankCurve:
     """A family of forms, one for each rank, on one set of questions."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Curve:
         """What is known so far, by rank."""
         return [self._known[rank] for rank in self.ranks]
 
-    def _retrieved(self, form: Form) -> Outcome:
+    def _retrieved(self, form: Form) -> Retrieved:
         return retrieve(self._questions, self._pool.queries @ form.left, self._pool.keys @ form.right)
 
 

@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from rankwise.errors import InvalidInputError, ShapeError, require_choice, require_int, require_number
-from rankwise.need.curves import Curve, CurvePoint, FormCurve, isotropic_ranks, rank_grid, smallest_rank
+from rankwise.need.curves import CurvePoint, FormCurve, RankCurve, isotropic_ranks, rank_grid, smallest_rank
 from rankwise.need.document import CandidatesNeed, IsotropicPoint
 from rankwise.need.forms import balanced_form, inner_product, intrinsic_dimension, moments, pca_form, random_form
 from rankwise.need.isotropic import isotropic_error, isotropic_need
@@ -134,8 +134,8 @@ def measure_need(
         tell(f"rank {rank}")
         return FormCurve([found], origin)
 
-    def curve(forms_at: Callable[[int], FormCurve], asked: CandidateSets) -> Curve:
-        return Curve(test, asked, forms_at, seed=settings.seed)
+    def curve(forms_at: Callable[[int], FormCurve], asked: CandidateSets) -> RankCurve:
+        return RankCurve(test, asked, forms_at, seed=settings.seed)
 
     curves = {
         "best": curve(best_at, questions),
@@ -226,7 +226,7 @@ def _questions(pool: Pool, candidates: int, most: int, generator: torch.Generato
     return draw_candidates(pool, candidates, min(most, max(1024, (1 << 20) // candidates)), generator)
 
 
-def _need(best: Curve, dim: int, target: float) -> Interval:
+def _need(best: RankCurve, dim: int, target: float) -> Interval:
     return Interval(
         smallest_rank(lambda rank: best.at(rank).error.value, dim, target),
         smallest_rank(lambda rank: best.at(rank).error.low, dim, target),
@@ -239,7 +239,7 @@ def _by_candidates(
     candidates: int,
     dim: int,
     settings: NeedSettings,
-    best: Callable[[CandidateSets], Curve],
+    best: Callable[[CandidateSets], RankCurve],
     generator: torch.Generator,
 ) -> list[CandidatesNeed]:
     """Other numbers of candidates, as far as half of the held-out keys go, by the forms trained at ``candidates``."""

@@ -87,7 +87,7 @@ def draw_candidates(pool: Pool, size: int, pairs: int, generator: torch.Generato
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Retrieved:
     """Means over each query's sets: distance lost, distance a random key would lose, share of right answers."""
 
     lost: Float[Tensor, " Q"]
@@ -99,7 +99,7 @@ class Outcome:
         return float(self.lost.mean() / self.at_random.mean().clamp(min=_TINY))
 
 
-def retrieve(sets: CandidateSets, queries: Float[Tensor, "Q2 R"], keys: Float[Tensor, "K R"]) -> Outcome:
+def retrieve(sets: CandidateSets, queries: Float[Tensor, "Q2 R"], keys: Float[Tensor, "K R"]) -> Retrieved:
     """What the form brings back whose projected queries and keys (of the whole pool) are given."""
     count, repeats, size = sets.members.shape
     members, distances = sets.members.flatten(0, 1), sets.distances.flatten(0, 1)
@@ -110,7 +110,7 @@ def retrieve(sets: CandidateSets, queries: Float[Tensor, "Q2 R"], keys: Float[Te
         lost[part] = distances[part].gather(1, scores.argmax(-1, keepdim=True)).squeeze(1)
     lost = lost.view(count, repeats)
     # equal keys are equal answers, whichever of them came back
-    return Outcome(lost.mean(1), sets.distances.mean((1, 2)), (lost == 0).float().mean(1))
+    return Retrieved(lost.mean(1), sets.distances.mean((1, 2)), (lost == 0).float().mean(1))
 
 
 @lru_cache(maxsize=2)
@@ -123,7 +123,7 @@ def bootstrap_weights(queries: int, seed: int) -> Float[Tensor, "B Q"]:
     return weights
 
 
-def scored(outcome: Outcome, weights: Float[Tensor, "B Q"]) -> Score:
+def scored(outcome: Retrieved, weights: Float[Tensor, "B Q"]) -> Score:
     """A ratio of means is resampled as a whole. No mistake among Q queries gives [0, 0]: then read it as below 3/Q."""
     lost, at_random, found = (
         (weights @ torch.stack([outcome.lost, outcome.at_random, outcome.found], 1)).double().unbind(1)

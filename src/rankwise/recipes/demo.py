@@ -41,10 +41,10 @@ def draw(trade_off: Sequence[Point], setting: Sequence[Point]) -> Figure:
     figure = new_figure(4.3 * (len(depths) + 1), 4.8)
     panels = figure.subplots(1, len(depths) + 1)
     for axes, own in zip(panels, depths.values(), strict=False):
-        figure1.draw_panel(axes, own)
+        figure1.draw_depth(axes, own)
         axes.sharey(panels[0])
         axes.legend(fontsize=7, loc="lower left")
-    theorem.draw_panel(panels[-1], setting)
+    theorem.draw_dimension(panels[-1], setting)
     row = trade_off[0].row
     figure.suptitle(
         f"Farthest of {row.points} points in {row.dim} dimensions (left), "

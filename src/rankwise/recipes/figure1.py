@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class BudgetCurve:
     """Some ranks at one depth with H = d^exponent / r heads."""
 
     layers: int
@@ -47,12 +47,12 @@ class Sizes(Settings):
 
     dim: int
     points: int
-    curves: tuple[Curve, ...]
+    curves: tuple[BudgetCurve, ...]
     sequences: int
 
 
-def _all_curves(ranks: tuple[int, ...], exponents: tuple[float, ...] = (1.0, 1.5, 2.0)) -> tuple[Curve, ...]:
-    return tuple(Curve(layers=layers, exponent=c, ranks=ranks) for layers in (1, 3) for c in exponents)
+def _all_curves(ranks: tuple[int, ...], exponents: tuple[float, ...] = (1.0, 1.5, 2.0)) -> tuple[BudgetCurve, ...]:
+    return tuple(BudgetCurve(layers=layers, exponent=c, ranks=ranks) for layers in (1, 3) for c in exponents)
 
 
 _RANKS = (64, 32, 16, 8, 4, 2, 1)
@@ -64,11 +64,11 @@ PRESETS = {
         dim=64,
         points=16,
         curves=(
-            Curve(layers=1, exponent=1.0, ranks=_RANKS),
-            Curve(layers=3, exponent=1.0, ranks=_RANKS),
-            Curve(layers=5, exponent=1.0, ranks=(64, 16, 4)),
-            Curve(layers=1, exponent=1.5, ranks=_RANKS),
-            Curve(layers=1, exponent=2.0, ranks=(64, 32, 8)),
+            BudgetCurve(layers=1, exponent=1.0, ranks=_RANKS),
+            BudgetCurve(layers=3, exponent=1.0, ranks=_RANKS),
+            BudgetCurve(layers=5, exponent=1.0, ranks=(64, 16, 4)),
+            BudgetCurve(layers=1, exponent=1.5, ranks=_RANKS),
+            BudgetCurve(layers=1, exponent=2.0, ranks=(64, 32, 8)),
         ),
         sequences=TWENTIETH,
         seeds=1,
@@ -103,10 +103,10 @@ class _Figure1(TrainedFigure[Sizes]):
     def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
         """One panel per depth."""
         title = f"Farthest of {settings.points} points in {settings.dim} dimensions"
-        return panels_by("layers", points, lambda axes, _, own: draw_panel(axes, own), title)
+        return panels_by("layers", points, lambda axes, _, own: draw_depth(axes, own), title)
 
 
-def draw_panel(axes: Axes, points: Sequence[Point]) -> None:
+def draw_depth(axes: Axes, points: Sequence[Point]) -> None:
     """Error against rank at one depth, with the errors of trivial predictors as levels."""
     row = points[0].row
     lines = [

@@ -122,7 +122,7 @@ class _Theorem(TrainedFigure[Sizes]):
         dims = lines_of(points, "dim")
         figure = new_figure(4.6 * len(dims), 5.0)
         for axes, own in zip(figure.subplots(1, len(dims), squeeze=False)[0], dims.values(), strict=True):
-            draw_panel(axes, own)
+            draw_dimension(axes, own)
         figure.suptitle("Nearest of two orthogonal points, one bare attention layer", fontsize=11)
         return figure
 
@@ -141,7 +141,7 @@ def random_feature_errors(dim: int, heads: int) -> tuple[float, float]:
     return fmean(errors), stdev(errors) / math.sqrt(_DRAWS)
 
 
-def draw_panel(axes: Axes, points: Sequence[Point]) -> None:
+def draw_dimension(axes: Axes, points: Sequence[Point]) -> None:
     """Error against heads in one dimension."""
     dim, ranks = points[0].row.dim, sorted({point.row.rank for point in points})
     heads = sorted({point.row.heads for point in points})

@@ -19,7 +19,7 @@ from torch import Tensor
 from rankwise.errors import InvalidInputError, require_number
 from rankwise.measure.bisection import smallest
 from rankwise.models.files.source import ModelSource
-from rankwise.models.layouts import Block, LayerRef, LayerWeights, attention_layers, load_layer
+from rankwise.models.layouts import LayerRef, LayerWeights, TensorSlice, attention_layers, load_layer
 from rankwise.models.running.model import AttentionCall, RunningModel
 from rankwise.reduce.cost import CostMeter
 from rankwise.reduce.moments import LayerMoments, MomentSums, weight_moments
@@ -139,7 +139,7 @@ def changed_tensors(source: ModelSource, layers: Sequence[ReducedLayer]) -> dict
     changed: dict[str, Float[np.ndarray, "..."]] = {}
     for layer in layers:
         for name, block in layer.same_shape().items():
-            where: Block | None = getattr(layer.ref, name)
+            where: TensorSlice | None = getattr(layer.ref, name)
             if where is not None:
                 stored = changed[where.tensor] if where.tensor in changed else source.read(where.tensor)
                 changed[where.tensor] = where.put(stored, block.astype(stored.dtype))
@@ -164,7 +164,7 @@ def cut_model(running: RunningModel, source: ModelSource, layers: Sequence[Reduc
 
 
 @dataclass(frozen=True, kw_only=True)
-class CurvePoint:
+class CutPoint:
     """What one cut costs; ``lost`` is the mean share of the squared scores that is missing."""
 
     method: Method
@@ -183,7 +183,7 @@ def measure_cut(
     *,
     method: Method,
     only: int | None = None,
-) -> CurvePoint:
+) -> CutPoint:
     """Cut all layers (or ``only`` one), measure, put back."""
     if only is None:
         layers = reducer.cut(rank, value_rank, method=method)
@@ -192,12 +192,10 @@ def measure_cut(
     with cut_model(running, reducer.source, layers):
         measured = meter.measure(running)
     shares = [share for layer in layers for share in layer.lost]
-    return CurvePoint(
-        method=method, rank=rank, value_rank=value_rank, lost=sum(shares) / len(shares), measured=measured
-    )
+    return CutPoint(method=method, rank=rank, value_rank=value_rank, lost=sum(shares) / len(shares), measured=measured)
 
 
-def smallest_rank(
+def smallest_cut(
     reducer: Reducer,
     cost: Callable[[int], float],
     *,

@@ -21,7 +21,7 @@ from rankwise.models.running.loading import save_dequantised
 from rankwise.models.running.model import RunningModel, load_running
 from rankwise.reduce.cost import CostMeter, cost_meter
 from rankwise.reduce.cutting import (
-    CurvePoint,
+    CutPoint,
     Method,
     Reducer,
     curve_ranks,
@@ -29,7 +29,7 @@ from rankwise.reduce.cutting import (
     module_names,
     prepare,
     rank_choices,
-    smallest_rank,
+    smallest_cut,
 )
 from rankwise.reduce.factored_model import cut_description, savings, why_not_factored
 from rankwise.reduce.files import require_new, write_reduction
@@ -134,9 +134,9 @@ def _measured(
     meter = cost_meter(running, texts.evaluation)
     steps.step()
     method = options.method or "activations"
-    points: list[CurvePoint] = []
+    points: list[CutPoint] = []
 
-    def measured(rank: int, by: Method) -> CurvePoint:
+    def measured(rank: int, by: Method) -> CutPoint:
         known = next((point for point in points if (point.rank, point.method) == (rank, by)), None)
         if known is None:
             known = measure_cut(reducer, running, meter, rank, options.value_rank, method=by)
@@ -152,7 +152,7 @@ def _measured(
                 measured(one, by)
     if options.rank is None:
         steps.begin("smallest rank", len(rank_choices(reducer)).bit_length())
-        rank = smallest_rank(
+        rank = smallest_cut(
             reducer,
             lambda k: measured(k, method).measured["cost"],
             tolerance=options.tolerance,
@@ -162,7 +162,7 @@ def _measured(
         rank = options.rank
         steps.begin("the chosen rank", 1)
     measured(rank, method)
-    alone: list[CurvePoint] = []
+    alone: list[CutPoint] = []
     if options.sensitivity:
         layers = reducer.layers[method]
         steps.begin("layer by layer", len(layers))
@@ -186,8 +186,8 @@ def _finished(
     running: RunningModel | None,
     texts: SplitTexts | None,
     meter: CostMeter | None,
-    points: list[CurvePoint],
-    alone: list[CurvePoint],
+    points: list[CutPoint],
+    alone: list[CutPoint],
     rank: int,
     out: Path | None,
 ) -> dict[str, Any]:
@@ -238,7 +238,7 @@ def _finished(
     return document
 
 
-def _point(point: CurvePoint) -> dict[str, Any]:
+def _point(point: CutPoint) -> dict[str, Any]:
     return {"method": point.method, "rank": point.rank, "lost_scores": point.lost, **point.measured}
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankwise.report.settings import Cell, Setting
+from rankwise.report.settings import CellOfRuns, Setting
 
 STANDARD_ERRORS = 4.0
 
@@ -25,8 +25,8 @@ class Figure:
 class _Gap:
     """Full rank against half rank at one budget of heads."""
 
-    full: Cell
-    half: Cell
+    full: CellOfRuns
+    half: CellOfRuns
 
     @property
     def ratio(self) -> float:
@@ -79,7 +79,7 @@ def refutations(settings: Sequence[Setting]) -> Figure | None:
     )
 
 
-def is_below(cell: Cell) -> bool:
+def is_below(cell: CellOfRuns) -> bool:
     """Whether the cell would refute its bound."""
     return cell.bound is not None and cell.error + STANDARD_ERRORS * (cell.spread or 0.0) < cell.bound
 
@@ -96,14 +96,14 @@ def best(settings: Sequence[Setting]) -> Figure | None:
     )
 
 
-def _families(cells: Sequence[Cell]) -> dict[tuple[str, str, str], list[Cell]]:
-    families: dict[tuple[str, str, str], list[Cell]] = {}
+def _families(cells: Sequence[CellOfRuns]) -> dict[tuple[str, str, str], list[CellOfRuns]]:
+    families: dict[tuple[str, str, str], list[CellOfRuns]] = {}
     for cell in cells:
         families.setdefault((cell.facet, cell.protocol, cell.variant), []).append(cell)
     return families
 
 
-def _gaps(cells: Sequence[Cell], dim: int) -> list[_Gap]:
+def _gaps(cells: Sequence[CellOfRuns], dim: int) -> list[_Gap]:
     """Full and half rank at the same number of attention parameters, wherever both were trained."""
     found = {(cell.heads * cell.rank, cell.rank): cell for cell in cells}
     return [
@@ -113,7 +113,7 @@ def _gaps(cells: Sequence[Cell], dim: int) -> list[_Gap]:
     ]
 
 
-def _heads(cell: Cell) -> str:
+def _heads(cell: CellOfRuns) -> str:
     return f"{cell.heads:,} head" + "s" * (cell.heads != 1)
 
 

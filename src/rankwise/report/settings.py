@@ -26,7 +26,7 @@ _SOFTMAX, _GENERALISED = "softmax heads", "generalised heads"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class CellOfRuns:
     """Runs that differ in their seed alone."""
 
     facet: str
@@ -57,7 +57,7 @@ class Setting:
     dim: int
     task: TaskSpec
     in_theorem: bool
-    cells: tuple[Cell, ...]
+    cells: tuple[CellOfRuns, ...]
 
 
 _Run = tuple[int, RunSpec, Mapping[str, Any]]
@@ -110,7 +110,7 @@ def _facet(run: RunSpec, in_theorem: bool) -> str:
     return kind if in_theorem else depth if kind == _SOFTMAX else f"{depth}, {kind}"
 
 
-def _cells(facet: str, protocol: str, runs: Sequence[_Run], in_theorem: bool) -> Iterable[Cell]:
+def _cells(facet: str, protocol: str, runs: Sequence[_Run], in_theorem: bool) -> Iterable[CellOfRuns]:
     flat = [dict(flatten(plain(run))) for _, run, _ in runs]
     telling = _telling_keys(flat)
     groups: dict[tuple[int, int, str], list[_Run]] = {}
@@ -121,7 +121,7 @@ def _cells(facet: str, protocol: str, runs: Sequence[_Run], in_theorem: bool) ->
         _, run, result = members[0]
         alone = finite(result.get("error_se"))
         error = Estimate.over([float(own["error"]) for _, _, own in members], alone=alone or 0.0)
-        yield Cell(
+        yield CellOfRuns(
             facet=facet,
             protocol=protocol,
             layers=run.model.layers,

@@ -49,7 +49,7 @@ def parse_toml(cls: type[T], text: str) -> T:
 
 def parse_json(cls: type[T], text: str) -> T:
     """The spec of class ``cls`` that ``text`` spells in strict JSON (no NaN, no infinity, no duplicate keys)."""
-    return build(cls, strict_json.parse_json(text), "")
+    return build(cls, strict_json.parse_strictly(text), "")
 
 
 def _read_text(path: Path) -> str:

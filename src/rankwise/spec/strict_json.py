@@ -35,7 +35,7 @@ def parse_json_object(content: bytes, *, where: str) -> dict[str, Any]:
     """The JSON object that ``content`` spells, in which limits that do not bind may be Infinity, as transformers writes
     them; complaints start with ``where``. The caller bounds the size."""
     try:
-        read = parse_json(content.decode("utf-8-sig"), infinite=True)
+        read = parse_strictly(content.decode("utf-8-sig"), infinite=True)
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"{where}: expected JSON in UTF-8, got other bytes at {error.start}") from None
     except SpecError as error:
@@ -45,7 +45,7 @@ def parse_json_object(content: bytes, *, where: str) -> dict[str, Any]:
     return read
 
 
-def parse_json(text: str, *, infinite: bool = False) -> Any:
+def parse_strictly(text: str, *, infinite: bool = False) -> Any:
     """The value that ``text`` spells; a complaint starts with the path of the key, or with "the file"."""
 
     def constant(name: str) -> float:

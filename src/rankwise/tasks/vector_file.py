@@ -32,10 +32,10 @@ def _checked_vectors(path: str, sha256: str, tensor: str | None) -> Float[Tensor
             f"{path}: expected the content that the run was planned with (SHA-256 {sha256[:12]}...), "
             f"got another one ({found[:12]}...); restore the file, or plan new runs with the changed one"
         )
-    return read_vectors(Path(path), tensor)
+    return read_matrix(Path(path), tensor)
 
 
-def read_vectors(path: Path, tensor: str | None = None) -> Float[Tensor, "M D"]:
+def read_matrix(path: Path, tensor: str | None = None) -> Float[Tensor, "M D"]:
     """The matrix [M, D] of a ``.npy`` file, or the only one (the one named ``tensor``) of a ``.safetensors`` one."""
     if path.suffix == ".npy":
         if tensor is not None:

@@ -22,7 +22,7 @@ from rankwise.train.device import device_name, pick_device
 from rankwise.train.memory import keep_freed_memory
 from rankwise.train.optimizers import build_optimizers, set_lr
 from rankwise.train.probe import Snapshot, attention_table, probe_steps, snapshot
-from rankwise.train.result import Curve, RunResult
+from rankwise.train.result import RunResult, TrainingCurve
 from rankwise.train.schedule import lr_factor
 
 CHECKPOINT_EVERY = 30.0
@@ -177,7 +177,7 @@ class Training:
             sequences=self.step * self.run.optim.batch,
             parameters=self.run.parameters(),
             stopped_early=self.stopped_early,
-            curve=Curve(**curve),
+            curve=TrainingCurve(**curve),
             versions=_versions(),
             threads=torch.get_num_threads(),
             device=device_name(self._device),

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class TrainingCurve:
     """One entry per epoch: the steps made, the mean training loss over the epoch, the validation error at its end."""
 
     steps: tuple[int, ...]
@@ -33,7 +33,7 @@ class RunResult:
     parameters: int
     stopped_early: bool
     """Whether ``optim.patience`` ended the run."""
-    curve: Curve
+    curve: TrainingCurve
     versions: Mapping[str, str]
     """Versions of the software, by package."""
     threads: int

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from rankwise.audit.audit import audit_weights
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.models.files.source import open_model
-from rankwise.models.layouts import Block, TensorNames, attention_layers, load_layer
+from rankwise.models.layouts import TensorNames, TensorSlice, attention_layers, load_layer
 from rankwise.models.layouts.decoders import layer_kind, mask_of
 from rankwise.reduce.factored_model import why_not_factored
 from rankwise.shapes.config import ConfigPart
@@ -28,7 +28,7 @@ def test_put_undoes_take(heads, rank, axis, scattered, seed):
     size = heads * rank + 3
     stored = rng.normal(size=(size, 7) if axis == 0 else (7, size))
     order = rng.permutation(size) if scattered else np.arange(2, size)
-    block = Block("w", order[: heads * rank].reshape(heads, rank), axis)
+    block = TensorSlice("w", order[: heads * rank].reshape(heads, rank), axis)
     taken = block.take(stored)
     assert taken.shape == (heads, rank, 7)
     np.testing.assert_array_equal(block.put(stored, taken), stored)

@@ -10,13 +10,24 @@ from rankwise.errors import InvalidInputError, nearest_name
 from rankwise.models.files.source import ModelSource
 from rankwise.models.layouts import decoders, encoder_decoders, encoders, fused, gguf, latent
 from rankwise.models.layouts.found import text_part
-from rankwise.models.layouts.layer import Block, LayerRef, LayerWeights, Norm, NormRef, load_layer
+from rankwise.models.layouts.layer import LayerRef, LayerWeights, Norm, NormRef, TensorSlice, load_layer
 from rankwise.models.layouts.mapping import TensorNames, mapped_layers
 from rankwise.models.layouts.rope import Rope
 from rankwise.shapes.config import ConfigPart
 
-__all__ = ["Block", "Inventory", "LayerRef", "LayerWeights", "Norm", "NormRef", "Rope", "TensorNames", "Unsupported",
-           "attention_layers", "load_layer"]  # fmt: skip
+__all__ = [
+    "Inventory",
+    "LayerRef",
+    "LayerWeights",
+    "Norm",
+    "NormRef",
+    "Rope",
+    "TensorNames",
+    "TensorSlice",
+    "Unsupported",
+    "attention_layers",
+    "load_layer",
+]  # fmt: skip
 
 LAYOUTS: dict[str, Callable[[ModelSource, ConfigPart], list[LayerRef]]] = {
     **dict.fromkeys(decoders.MODEL_TYPES, decoders.llama_layers),

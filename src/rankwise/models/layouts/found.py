@@ -10,7 +10,7 @@ import numpy as np
 
 from rankwise.errors import InvalidInputError
 from rankwise.models.files.source import ModelSource
-from rankwise.models.layouts.layer import Block, NormRef
+from rankwise.models.layouts.layer import NormRef, TensorSlice
 from rankwise.shapes.config import ConfigPart
 
 _SEEING = re.compile(r"(^|\.)(vision_tower|vision_model|visual)\.")
@@ -67,13 +67,13 @@ class Projections(TypedDict):
     kv_heads: int
     rank: int
     value_rank: int
-    q: Block
-    k: Block
-    v: Block
-    o: Block
-    q_bias: Block | None
-    k_bias: Block | None
-    v_bias: Block | None
+    q: TensorSlice
+    k: TensorSlice
+    v: TensorSlice
+    o: TensorSlice
+    q_bias: TensorSlice | None
+    k_bias: TensorSlice | None
+    v_bias: TensorSlice | None
     o_bias: str | None
 
 
@@ -108,24 +108,24 @@ def separate(
     )
 
 
-def rows(source: ModelSource, name: str, heads: int, rank: int, columns: int, *, why: str = "") -> Block:
+def rows(source: ModelSource, name: str, heads: int, rank: int, columns: int, *, why: str = "") -> TensorSlice:
     """A matrix (heads * rank, columns), cut into heads by rows."""
     require_shape(source, name, (heads * rank, columns), f"{heads} heads of {rank}{why} on {columns} inputs")
-    return Block(name, np.arange(heads * rank).reshape(heads, rank), 0)
+    return TensorSlice(name, np.arange(heads * rank).reshape(heads, rank), 0)
 
 
-def columns(source: ModelSource, name: str, heads: int, rank: int, rows: int) -> Block:
+def columns(source: ModelSource, name: str, heads: int, rank: int, rows: int) -> TensorSlice:
     """An output matrix (rows, heads * rank), cut into heads by columns."""
     require_shape(source, name, (rows, heads * rank), f"{heads} heads of {rank} to {rows} outputs")
-    return Block(name, np.arange(heads * rank).reshape(heads, rank), 1)
+    return TensorSlice(name, np.arange(heads * rank).reshape(heads, rank), 1)
 
 
-def bias(source: ModelSource, name: str, heads: int, rank: int) -> Block | None:
+def bias(source: ModelSource, name: str, heads: int, rank: int) -> TensorSlice | None:
     """A bias (heads * rank,), None where the model has none."""
     if not source.has(name):
         return None
     require_shape(source, name, (heads * rank,), f"{heads} heads of {rank}")
-    return Block(name, np.arange(heads * rank).reshape(heads, rank), 0)
+    return TensorSlice(name, np.arange(heads * rank).reshape(heads, rank), 0)
 
 
 def optional(source: ModelSource, name: str) -> str | None:

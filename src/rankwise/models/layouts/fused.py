@@ -6,7 +6,7 @@ import numpy as np
 
 from rankwise.models.files.source import ModelSource
 from rankwise.models.layouts.found import columns, find_stack, layer_norm, optional, require_shape
-from rankwise.models.layouts.layer import Block, LayerRef
+from rankwise.models.layouts.layer import LayerRef, TensorSlice
 from rankwise.models.layouts.rope import read_rope
 from rankwise.shapes.config import ConfigPart, shape_of_config
 
@@ -26,8 +26,8 @@ def gpt2_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
         if config.switch("scale_attn_by_inverse_layer_idx"):
             scale /= layer + 1
         norm = layer_norm(source, f"{stem}ln_1", dim)
-        weights = [Block(f"{fused}.weight", part, 1) for part in index]
-        biases = [Block(f"{fused}.bias", part, 0) for part in index]
+        weights = [TensorSlice(f"{fused}.weight", part, 1) for part in index]
+        biases = [TensorSlice(f"{fused}.bias", part, 0) for part in index]
         found.append(
             LayerRef(
                 part="decoder",
@@ -43,7 +43,7 @@ def gpt2_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
                 q=weights[0],
                 k=weights[1],
                 v=weights[2],
-                o=Block(f"{out}.weight", index[0], 0),
+                o=TensorSlice(f"{out}.weight", index[0], 0),
                 q_bias=biases[0],
                 k_bias=biases[1],
                 v_bias=biases[2],
@@ -104,13 +104,13 @@ def _rows_layers(
                 value_rank=rank,
                 scale=rank**-0.5,
                 mask="causal",
-                q=Block(f"{fused}.weight", parts["q"]),
-                k=Block(f"{fused}.weight", parts["k"]),
-                v=Block(f"{fused}.weight", parts["v"]),
+                q=TensorSlice(f"{fused}.weight", parts["q"]),
+                k=TensorSlice(f"{fused}.weight", parts["k"]),
+                v=TensorSlice(f"{fused}.weight", parts["v"]),
                 o=columns(source, f"{out}.weight", heads, rank, dim),
-                q_bias=Block(f"{fused}.bias", parts["q"]) if biased else None,
-                k_bias=Block(f"{fused}.bias", parts["k"]) if biased else None,
-                v_bias=Block(f"{fused}.bias", parts["v"]) if biased else None,
+                q_bias=TensorSlice(f"{fused}.bias", parts["q"]) if biased else None,
+                k_bias=TensorSlice(f"{fused}.bias", parts["k"]) if biased else None,
+                v_bias=TensorSlice(f"{fused}.bias", parts["v"]) if biased else None,
                 o_bias=optional(source, f"{out}.bias"),
                 rope=None if alibi else read_rope(config.values, rank),
                 score_bias="alibi" if alibi else None,

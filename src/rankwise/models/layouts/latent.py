@@ -11,7 +11,7 @@ import numpy as np
 from rankwise.errors import InvalidInputError
 from rankwise.models.files.source import ModelSource
 from rankwise.models.layouts.found import columns, find_stack, optional, require_shape, rms_norm, rows
-from rankwise.models.layouts.layer import Block, LatentRef, LayerRef
+from rankwise.models.layouts.layer import LatentRef, LayerRef, TensorSlice
 from rankwise.models.layouts.rope import read_rope, yarn_mscale
 from rankwise.shapes.config import ConfigPart, shape_of_config
 
@@ -60,8 +60,8 @@ def latent_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
                 scale=rank**-0.5 * _yarn_scale(config),
                 mask="causal",
                 q=rows(source, q_name, heads, rank, dim if query_latent is None else query_latent),
-                k=Block(up, unfolded[:, :nope]),
-                v=Block(up, unfolded[:, nope:]),
+                k=TensorSlice(up, unfolded[:, :nope]),
+                v=TensorSlice(up, unfolded[:, nope:]),
                 o=columns(source, f"{attention}o_proj.weight", heads, values, dim),
                 o_bias=optional(source, f"{attention}o_proj.bias"),
                 rope=rope,

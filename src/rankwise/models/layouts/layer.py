@@ -27,7 +27,7 @@ MaskKind = Literal["full", "causal", "window"]
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class TensorSlice:
     """Some rows (``axis`` 0) or columns (``axis`` 1) of a stored tensor, arranged as ``index`` [H, R].
 
     ``take`` gives the block as [H, R, E] ([H, R] of a vector); ``put`` gives a copy of the stored tensor with the block
@@ -108,15 +108,15 @@ class LayerRef:
     scale: float
     """What a product of query and key is multiplied by."""
     mask: MaskKind
-    q: Block
-    k: Block
-    v: Block | None
+    q: TensorSlice
+    k: TensorSlice
+    v: TensorSlice | None
     """None, as is ``o``, where only queries and keys are known."""
-    o: Block | None
-    q_bias: Block | None = None
+    o: TensorSlice | None
+    q_bias: TensorSlice | None = None
     """This and the other biases: None where the layer has none."""
-    k_bias: Block | None = None
-    v_bias: Block | None = None
+    k_bias: TensorSlice | None = None
+    v_bias: TensorSlice | None = None
     o_bias: str | None = None
     window: int | None = None
     """A query sees keys at distances below it: those before under the mask ``"window"``, on both sides under
@@ -260,7 +260,7 @@ def load_layer(source: ModelSource, ref: LayerRef) -> LayerWeights:
             stored[name] = tensor
         return stored[name]
 
-    def block(where: Block | None) -> RealArray | None:
+    def block(where: TensorSlice | None) -> RealArray | None:
         return None if where is None else where.take(read(where.tensor))
 
     def norm(where: NormRef | None) -> Norm | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rankwise.errors import InvalidInputError, nearest_name, require_int
 from rankwise.models.files.source import ModelSource
-from rankwise.models.layouts.layer import Block, LayerRef
+from rankwise.models.layouts.layer import LayerRef, TensorSlice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ def _layer(source: ModelSource, names: TensorNames, number: int, heads: int, gro
                 f"{named(names.o)}: expected {dim} outputs of {heads} heads of {value_rank} = {heads * value_rank} "
                 f"inputs, got {outputs} of {o_in}"
             )
-        o_block = Block(named(names.o), np.arange(o_in).reshape(heads, value_rank), 1 - into)
+        o_block = TensorSlice(named(names.o), np.arange(o_in).reshape(heads, value_rank), 1 - into)
     return LayerRef(
         part="layer",
         layer=number,
@@ -116,9 +116,9 @@ def _layer(source: ModelSource, names: TensorNames, number: int, heads: int, gro
         value_rank=value_rank,
         scale=rank**-0.5,
         mask="causal" if names.causal else "full",
-        q=Block(named(names.q), parts["q"], into),
-        k=Block(named(names.k), parts["k"], into),
-        v=None if names.v is None else Block(named(names.v), parts["v"], into),
+        q=TensorSlice(named(names.q), parts["q"], into),
+        k=TensorSlice(named(names.k), parts["k"], into),
+        v=None if names.v is None else TensorSlice(named(names.v), parts["v"], into),
         o=None if names.o is None else o_block,
         notes=("by given names: norms, biases and positions are not looked at; the scale is assumed 1/sqrt(rank)",),
     )

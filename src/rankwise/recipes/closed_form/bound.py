@@ -68,7 +68,7 @@ class Panel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bound:
+class BoundPanels:
     """All panels of the figure."""
 
     panels: list[Panel]
@@ -82,14 +82,14 @@ PRESETS = {
 }
 
 
-class _BoundFigure(ComputedFigure[Settings, Bound]):
+class _BoundFigure(ComputedFigure[Settings, BoundPanels]):
     """The bound by rank and dimension, and random heads above it."""
 
     name = "bound"
     columns = ("dim", "rank", "plateau", "bound at H = d/r", f"log10 of heads that cannot reach {_TARGET}")
     presets = PRESETS
 
-    def compute(self, settings: Settings, say: Say) -> Bound:
+    def compute(self, settings: Settings, say: Say) -> BoundPanels:
         """The numbers of the figure; no heads may err less than the bound, or it is no bound."""
         steps = range(settings.decades * settings.steps_per_decade + 1)
         heads = [10 ** (step / settings.steps_per_decade) for step in steps]
@@ -117,9 +117,9 @@ class _BoundFigure(ComputedFigure[Settings, Bound]):
             if panel.closest < 0:
                 raise AssertionError(f"random heads in dim {dim} err {-panel.closest:.3g} less than the bound allows")
             panels.append(panel)
-        return Bound(panels=panels)
+        return BoundPanels(panels=panels)
 
-    def draw(self, data: Bound) -> Figure:
+    def draw(self, data: BoundPanels) -> Figure:
         figure = new_figure(3.6 * len(data.panels), 4.0)
         row = figure.subplots(1, len(data.panels), sharey=True, squeeze=False)[0]
         star: dict[str, Any] = {"marker": "*", "linestyle": "none", "markersize": 9, "mec": "black", "mew": 0.6}
@@ -142,14 +142,14 @@ class _BoundFigure(ComputedFigure[Settings, Bound]):
         )
         return figure
 
-    def table(self, data: Bound) -> list[tuple[str | int | float | None, ...]]:
+    def table(self, data: BoundPanels) -> list[tuple[str | int | float | None, ...]]:
         return [
             (panel.dim, line.rank, panel.plateau, line.bound_at_standard, line.log10_heads_required)
             for panel in data.panels
             for line in panel.lines
         ]
 
-    def reading(self, data: Bound) -> list[str]:
+    def reading(self, data: BoundPanels) -> list[str]:
         drawn = sum(len(row) for panel in data.panels for row in panel.random_errors)
         closest = min(panel.closest for panel in data.panels)
         return [

@@ -24,7 +24,7 @@ INPUTS = ("orthonormal", "gaussian", "shared direction")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ranks:
+class ScoreRanks:
     """Means over heads, as shares of the number of tokens; ``above_*`` are numerical ranks of the softmax matrix."""
 
     hardmax: float
@@ -34,20 +34,20 @@ class Ranks:
     above_1e3: float
 
 
-def ranks_of_scores(scores: Float[Tensor, "T N N"]) -> Ranks:
-    """Ranks of the hardmax and the softmax of ``scores``."""
+def ranks_of_scores(scores: Float[Tensor, "T N N"]) -> ScoreRanks:
+    """ScoreRanks of the hardmax and the softmax of ``scores``."""
     return ranks_of_weights(scores.double().softmax(-1), hardmax_rank(scores))
 
 
-def ranks_of_weights(weights: Float[Tensor, "T N N"], hardmax: Tensor | None = None) -> Ranks:
-    """Ranks of softmax matrices; their hardmax has the same argmax."""
+def ranks_of_weights(weights: Float[Tensor, "T N N"], hardmax: Tensor | None = None) -> ScoreRanks:
+    """ScoreRanks of softmax matrices; their hardmax has the same argmax."""
     if len(weights) < 2:
         raise InvalidInputError(f"weights: expected at least 2 heads, for a standard error, got {len(weights)}")
     weights = weights.double()
     tokens = weights.shape[-1]
     picked = (hardmax_rank(weights) if hardmax is None else hardmax).double() / tokens
     singular = torch.linalg.svdvals(weights)
-    return Ranks(
+    return ScoreRanks(
         hardmax=picked.mean().item(),
         hardmax_se=picked.std().item() / math.sqrt(len(picked)),
         effective=effective_rank(singular_values=singular).mean().item() / tokens,

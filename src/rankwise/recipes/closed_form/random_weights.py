@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from rankwise.recipes.closed_form import random_scores
-from rankwise.recipes.closed_form.random_scores import Ranks
+from rankwise.recipes.closed_form.random_scores import ScoreRanks
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.presented import Say
 from rankwise.report.figures import GUIDE, label_level, new_figure
@@ -86,7 +86,7 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point(Ranks):
+class RandomPoint(ScoreRanks):
     """One measurement: which panel and line, where on its axis, and the ranks; ``expected`` is the quadrature's."""
 
     panel: str
@@ -100,7 +100,7 @@ class RandomWeights:
     """All points of the figure; ``tokens`` holds for all panels but the last."""
 
     tokens: int
-    points: list[Point]
+    points: list[RandomPoint]
 
 
 PRESETS = {
@@ -122,11 +122,11 @@ PRESETS = {
 }
 
 
-def _point(panel: str, series: str, x: float, ranks: Ranks, expected: float | None = None) -> Point:
-    return Point(panel=panel, series=series, x=x, expected=expected, **asdict(ranks))
+def _point(panel: str, series: str, x: float, ranks: ScoreRanks, expected: float | None = None) -> RandomPoint:
+    return RandomPoint(panel=panel, series=series, x=x, expected=expected, **asdict(ranks))
 
 
-def _plain(settings: Settings, dim: int, head_dim: int, law: str, beta: float = 1.0) -> Ranks:
+def _plain(settings: Settings, dim: int, head_dim: int, law: str, beta: float = 1.0) -> ScoreRanks:
     """Ordinary heads with the full mask."""
     generator = torch.Generator().manual_seed(1000 * dim + head_dim)
     scores = []
@@ -140,7 +140,7 @@ def _expected(settings: Settings, head_dim: int) -> float | None:
     return expected_hardmax_rank(settings.tokens, head_dim) / settings.tokens if head_dim >= 4 else None
 
 
-def _sizes(settings: Settings) -> Iterator[Point]:
+def _sizes(settings: Settings) -> Iterator[RandomPoint]:
     for dim in settings.dims:
         ranks = _plain(settings, dim, dim // 8, "gaussian")
         yield _point("model dimension", "Gaussian tokens", dim, ranks, _expected(settings, dim // 8))
@@ -150,7 +150,7 @@ def _sizes(settings: Settings) -> Iterator[Point]:
         yield _point("heads", f"dim {settings.dim}", heads, ranks, _expected(settings, size))
 
 
-def _depths(settings: Settings) -> Iterator[Point]:
+def _depths(settings: Settings) -> Iterator[RandomPoint]:
     places: tuple[Literal["pre", "post"], ...] = ("pre", "post")
     for place in places:
         generator = torch.Generator().manual_seed(5)
@@ -162,19 +162,19 @@ def _depths(settings: Settings) -> Iterator[Point]:
             yield _point("layer", f"{place}-norm", layer, random_scores.ranks_of_weights(torch.cat(weights)))
 
 
-def _inputs(settings: Settings) -> Iterator[Point]:
+def _inputs(settings: Settings) -> Iterator[RandomPoint]:
     for law in random_scores.INPUTS:
         for size in settings.head_dims:
             expected = _expected(settings, size) if law == "orthonormal" else None
             yield _point("inputs", law, size, _plain(settings, settings.dim, size, law), expected)
 
 
-def _temperatures(settings: Settings) -> Iterator[Point]:
+def _temperatures(settings: Settings) -> Iterator[RandomPoint]:
     for beta in settings.betas:
         yield _point("temperature", "head_dim 64", beta, _plain(settings, settings.dim, 64, "gaussian", beta))
 
 
-def _latents(settings: Settings) -> Iterator[Point]:
+def _latents(settings: Settings) -> Iterator[RandomPoint]:
     for tokens in settings.latent_tokens:
         generator = torch.Generator().manual_seed(tokens)
         weights = random_scores.latent_weights(tokens, settings.latent_heads, generator)
@@ -237,20 +237,20 @@ class _RandomWeightsFigure(ComputedFigure[Settings, RandomWeights]):
 
     def reading(self, data: RandomWeights) -> list[str]:
         return [
-            "Ranks are shares of the number of tokens, means over random heads.",
+            "ScoreRanks are shares of the number of tokens, means over random heads.",
             "The hardmax rank has a barrier.",
             "The softmax ranks depend on definition and temperature; no threshold among them is special.",
         ]
 
 
-def _draw_measures(axes: Axes, points: list[Point]) -> None:
+def _draw_measures(axes: Axes, points: list[RandomPoint]) -> None:
     """One line per definition of rank."""
     x = [point.x for point in points]
     draw_series(axes, [Series(label=_MEASURES[of], x=x, y=[getattr(p, of) for p in points]) for of in _MEASURES])
     _draw_expected(axes, points)
 
 
-def _draw_lines(axes: Axes, points: list[Point]) -> None:
+def _draw_lines(axes: Axes, points: list[RandomPoint]) -> None:
     """One line per series: its hardmax rank with bars of two standard errors, and thin its effective rank."""
     thick, thin = [], []
     for name in dict.fromkeys(point.series for point in points):
@@ -265,7 +265,7 @@ def _draw_lines(axes: Axes, points: list[Point]) -> None:
     axes.plot([], [], color=GUIDE, linewidth=0.8, label="thin: softmax, effective rank")
 
 
-def _draw_expected(axes: Axes, points: list[Point]) -> None:
+def _draw_expected(axes: Axes, points: list[RandomPoint]) -> None:
     known = [(point.x, point.expected) for point in points if point.expected is not None]
     if known:
         axes.plot(*zip(*known, strict=True), color=GUIDE, linestyle=":", linewidth=1.4, label="hardmax, quadrature")

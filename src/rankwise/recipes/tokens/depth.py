@@ -18,7 +18,7 @@ from rankwise.recipes.cells import counted
 from rankwise.recipes.curves import curve
 from rankwise.recipes.rows import Point, lines_of
 from rankwise.recipes.tokens import images, language
-from rankwise.recipes.tokens.families import levels_of, task_of
+from rankwise.recipes.tokens.families import drawn_levels, task_of
 from rankwise.recipes.tokens.runs import TokenFigure, split_data, verdict
 from rankwise.recipes.trained_figure import Settings
 from rankwise.report.figures import COLOURS, new_figure
@@ -112,7 +112,7 @@ def _draw(axes: Axes, points: Sequence[Point]) -> None:
             place: dict[str, Any] = {"xytext": (4, -10 if full else 4), "textcoords": "offset points"}
             axes.annotate(str(_layers(point)), (x, y), **place, fontsize=7, color=colour)
     draw_series(axes, series)
-    draw_levels(axes, levels_of(points))
+    draw_levels(axes, drawn_levels(points))
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(EngFormatter())

@@ -83,7 +83,7 @@ class FamilyFigure(FamiliesFigure[Family]):
         performance, ranks, during = figure.subplots(1, 3)
         unit = task_of(points).performance
         draw_series(performance, [curve(unit, points, x="size", y="performance")])
-        draw_levels(performance, levels_of(points))
+        draw_levels(performance, drawn_levels(points))
         performance.set_ylabel(unit)
         _draw_ranks(ranks, points)
         for axes in (performance, ranks):
@@ -118,7 +118,7 @@ def knee_of(points: Sequence[Point], column: str) -> Knee:
     return find_knee(values, lower_is_better=lower)
 
 
-def levels_of(points: Sequence[Point], names: Sequence[str] = _DRAWN) -> dict[str, float]:
+def drawn_levels(points: Sequence[Point], names: Sequence[str] = _DRAWN) -> dict[str, float]:
     """What is reached without attention."""
     return {name: float(points[0].get(name)) for name in names if name in points[0].row.extra}
 
@@ -139,7 +139,7 @@ def _reached(points: Sequence[Point]) -> list[str]:
     values = [float(row.get("performance")) for point in points for row in point.rows]
     worst, best = sorted((min(values), max(values)), reverse=task_of(points).lower_is_better)
     told = [f"The best run has {best:.3f} {task_of(points).performance}, the worst {worst:.3f}."]
-    levels = ", ".join(f"{name} {value:.3f}" for name, value in levels_of(points, _LEVELS).items())
+    levels = ", ".join(f"{name} {value:.3f}" for name, value in drawn_levels(points, _LEVELS).items())
     return [*told, f"Without attention: {levels}."] if levels else told
 
 
