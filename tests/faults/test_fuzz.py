@@ -29,7 +29,7 @@ from rankwise.spec import RunSpec, SweepSpec, plain, read_spec, to_toml
 from rankwise.sweep.engines.engine import Finished
 from rankwise.sweep.engines.wire import decode_events, encode_events
 from rankwise.sweep.store import open_store, read_store
-from rankwise.tasks.vector_file import read_vectors
+from rankwise.tasks.vector_file import read_matrix
 from rankwise.train.checkpoint import State, read_checkpoint, write_checkpoint
 from spec_examples import seeds_sweep, small_run
 
@@ -112,7 +112,7 @@ def _good_checkpoint(directory):
 
 
 def _vectors(path):
-    importlib.import_module("rankwise.need.vectors").read_vectors(path)
+    importlib.import_module("rankwise.need.vectors").read_matrix(path)
 
 
 def _good_npy(_):
@@ -192,10 +192,10 @@ READERS = [
     ),
     Reader("text.txt", _text, lambda _: b"some text, twice over. " * 40, _BINARY, needs="rankwise.tasks.data_files"),
     Reader(
-        "vectors.safetensors", read_vectors, lambda _: save({"keys": np.ones((6, 4), np.float32)}), (*_BINARY, *_JSON)
+        "vectors.safetensors", read_matrix, lambda _: save({"keys": np.ones((6, 4), np.float32)}), (*_BINARY, *_JSON)
     ),
     Reader(
-        "points.npy", read_vectors, _good_npy, (*_BINARY, b"|O", b"<f8", b"(1,1)", b"99999999999", b"'descr'", b"(")
+        "points.npy", read_matrix, _good_npy, (*_BINARY, b"|O", b"<f8", b"(1,1)", b"99999999999", b"'descr'", b"(")
     ),
     Reader("tokens.json", _tokens, lambda _: json.dumps([list(range(20))] * 3).encode(), _JSON),
     Reader("audit.json", read_report, _kept("audit-minilm.json"), _JSON),
