@@ -112,7 +112,7 @@ def _good_checkpoint(directory):
 
 
 def _vectors(path):
-    importlib.import_module("rankwise.need.vectors").read_matrix(path)
+    importlib.import_module("rankwise.need.vectors").read_vectors(path)
 
 
 def _good_npy(_):
@@ -194,9 +194,7 @@ READERS = [
     Reader(
         "vectors.safetensors", read_matrix, lambda _: save({"keys": np.ones((6, 4), np.float32)}), (*_BINARY, *_JSON)
     ),
-    Reader(
-        "points.npy", read_matrix, _good_npy, (*_BINARY, b"|O", b"<f8", b"(1,1)", b"99999999999", b"'descr'", b"(")
-    ),
+    Reader("points.npy", read_matrix, _good_npy, (*_BINARY, b"|O", b"<f8", b"(1,1)", b"99999999999", b"'descr'", b"(")),
     Reader("tokens.json", _tokens, lambda _: json.dumps([list(range(20))] * 3).encode(), _JSON),
     Reader("audit.json", read_report, _kept("audit-minilm.json"), _JSON),
     Reader("need.json", read_need, _kept("need-minilm.json"), _JSON),
