@@ -131,7 +131,7 @@ class _Anisotropic(TrainedFigure[Sizes]):
                 for data, own in _by_data(points).items()
             ]
             draw_series(axes, lines)
-            draw_levels(axes, {"half the linear error": _LEVEL})
+            draw_levels(axes, {"half the linear error" if axes is right else "": _LEVEL})
             ticks = [2.0**power for power in powers]
             rank_axes(axes, ticks, f"against {name}", "rank / d" if axes is left else "rank / $d_{eff}$")
             axes.set_xticks(ticks, [f"{tick:g}" if tick >= 1 else f"1/{1 / tick:g}" for tick in ticks])
