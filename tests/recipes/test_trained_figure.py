@@ -9,8 +9,6 @@ from rankwise.recipes.cliff import FIGURE as CLIFF
 from rankwise.recipes.registry import TRAINED, trained_figure
 from recipe_rows import rows_of, trained
 
-NEED_DATA = {"images": ("paper", "full")}
-
 
 @pytest.fixture(params=list(TRAINED))
 def figure(request):

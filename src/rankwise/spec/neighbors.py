@@ -22,6 +22,7 @@ class NeighborSpec(TaskSpec):
 
     builder: ClassVar[str] = "rankwise.tasks.from_spec:build_neighbors"
     unit: ClassVar[str] = "squared error per query"
+    performance: ClassVar[str] = "squared error per query"
 
     name: Literal["nearest", "farthest", "biased"]
     """The target:
