@@ -2,7 +2,7 @@
 
 The rooms, and the one way imports point::
 
-    errors < estimate < spec < nn, tasks, theory, measure < shapes < train, models
+    errors < estimate, progress < spec < nn, tasks, theory, measure < shapes < train, models
            < sweep, audit, need, reduce < report, advise < recipes < cli
 
 Importing ``rankwise`` imports none of them, so that ``rankwise --help`` answers at once.

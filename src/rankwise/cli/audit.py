@@ -121,7 +121,8 @@ def _ready_to_run(
 ) -> Callable[[], AttentionReport]:
     """Loads the model and reads its texts, where mistakes show; what it gives runs them."""
     from rankwise.audit.attention import attention_report, measure_attention
-    from rankwise.cli.reading_texts import progress_bar, read_pieces
+    from rankwise.cli.progress import shown_progress
+    from rankwise.cli.reading_texts import read_pieces
     from rankwise.models.running.model import load_running
 
     require_int("--pieces", pieces, minimum=1)
@@ -129,7 +130,7 @@ def _ready_to_run(
     sequences, source = read_pieces(running, text, tokens, length=length, limit=pieces)
 
     def run() -> AttentionReport:
-        with progress_bar() as report:
+        with shown_progress() as report:
             layers = measure_attention(
                 running, sequences, progress=lambda done, total: report("Attention on texts", done, total)
             )

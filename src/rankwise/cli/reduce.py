@@ -60,7 +60,8 @@ def reduce(
         if not curve or not (text or tokens is not None):
             raise InvalidInputError("--figure: expected a curve to draw, got no texts or --no-curve")
         require_drawing()
-    from rankwise.cli.reading_texts import progress_bar, read_pieces
+    from rankwise.cli.progress import shown_progress
+    from rankwise.cli.reading_texts import read_pieces
     from rankwise.models.running.model import RunningModel
     from rankwise.reduce.reduction import ReductionOptions, SplitTexts, reduce_model, split_texts
 
@@ -76,7 +77,7 @@ def reduce(
     def read_texts(running: RunningModel) -> SplitTexts:
         return split_texts(*read_pieces(running, text, tokens, length=length, limit=pieces))
 
-    with progress_bar() as progress:
+    with shown_progress() as progress:
         given = read_texts if text or tokens is not None else None
         document = reduce_model(model, options, given, out=out, progress=progress)
     if figure is not None:
