@@ -1,18 +1,23 @@
 """The site: ``make docs`` builds it from this directory; every warning is an error (docs/decisions/0006)."""
 
 import shutil
+import sys
 from pathlib import Path
 
 from rankwise import __version__
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "tools"))
 
 project = "rankwise"
 author = "The rankwise maintainers"
 copyright = "The rankwise maintainers, Apache-2.0"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "mathml"]
+html_math_renderer = "mathml"
+myst_enable_extensions = ["dollarmath"]
+myst_dmath_allow_labels = False
 exclude_patterns = ["tools/**"]
 # Every page says where it stands in index.md; a heading of any page can be linked to as page.md#its-words.
 myst_heading_anchors = 3
