@@ -50,6 +50,8 @@ class ModelShape:
     """Of publication; None when unknown."""
     note: str | None = None
     """What the row does not show."""
+    source: str | None = None
+    """Where the numbers of a published model are from; None for a user's model."""
 
     @property
     def mlp_ratio(self) -> float | None:
@@ -58,12 +60,15 @@ class ModelShape:
 
     @property
     def rank_share(self) -> float:
-        """``H r / d``: 1 is the standard scaling, at which many heads cost as much as one of full rank."""
+        """``H r / d``: the query coordinates of all heads, in units of the dimension.
+
+        1 is the standard scaling, at which all heads together cost as much as one of full rank.
+        """
         return self.heads * self.rank / self.dim
 
     @property
     def parameters(self) -> int:
-        """``2 (r + r2) H d`` a layer, the paper's ``4 r H d`` when r2 = r: each head with its own four matrices."""
+        """``2 (r + r2) H d`` per layer, the paper's ``4 r H d`` when r2 = r: each head with its own four matrices."""
         return 2 * (self.rank + self.value_rank) * self.heads * self.dim
 
     @property
@@ -85,9 +90,9 @@ class ModelShape:
 
     @property
     def kv_bytes_per_token(self) -> int | None:
-        """Bytes that hold the keys and values of one token in all layers, 2 bytes a number.
+        """Bytes that hold the keys and values of one token in all layers, 2 bytes per number.
 
-        Grouped heads keep ``G (r + r2)`` numbers a layer, latent attention its latent and the shared rope key. A
+        Grouped heads keep ``G (r + r2)`` numbers per layer, latent attention its latent and the shared rope key. A
         layer with a sliding window keeps the same for each token inside the window. None when unknown.
         """
         if self.cached_layers is None:
