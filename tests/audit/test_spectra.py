@@ -14,7 +14,7 @@ from rankwise.audit.audit import audit_weights
 from rankwise.audit.spectra import forms, qk_forms, ranks_of, with_amplitude, with_typical_latent
 from rankwise.measure import effective_rank, energy_rank, stable_rank
 from rankwise.models.files.source import open_model
-from rankwise.models.layouts import Rope, attention_layers, load_layer
+from rankwise.models.layouts import Rope, load_layer, place
 
 
 def random(*shape, seed=0):
@@ -126,7 +126,7 @@ def test_yarn_multiplies_the_rotated_scores_twice(saved, tmp_path):
     stretched = {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 64, "attention_factor": 1.5}
     (folder / "config.json").write_text(json.dumps(config | {"rope_parameters": stretched | {"rope_theta": 1e4}}))
     source = open_model(folder)
-    weights = load_layer(source, attention_layers(source).layers[0]).folded()
+    weights = load_layer(source, place(source).layers[0]).folded()
     found, rope = qk_forms(weights), weights.ref.rope
     assert (rope.amplitude, rope.start, rope.dims) == (1.5, 6, 4)
     queries = weights.q @ with_typical_latent(weights.query_down, 0)

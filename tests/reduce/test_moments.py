@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rankwise.models.files.source import open_model
-from rankwise.models.layouts import attention_layers, load_layer
+from rankwise.models.layouts import load_layer, place
 from rankwise.models.running.model import running_from
 from rankwise.reduce.cutting import module_names
 from rankwise.reduce.moments import MomentSums, logits_from_weights, weight_moments
@@ -16,7 +16,7 @@ def prepared(name, tmp_path, **changes):
     model = tiny_model(name, **changes)
     source = open_model(saved(model, tmp_path / "m"))
     running = running_from(model, objective="embedding")
-    weights = [load_layer(source, ref) for ref in attention_layers(source).layers]
+    weights = [load_layer(source, ref) for ref in place(source).layers]
     return running, dict(zip(module_names(running, [one.ref for one in weights]), weights, strict=True))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rankwise.audit.baseline import ov_baseline, qk_baseline
 from rankwise.audit.overlap import overlaps
@@ -20,8 +20,8 @@ from rankwise.audit.report import (
     NotAudited,
 )
 from rankwise.audit.spectra import Forms, ov_forms, qk_forms, ranks_of, with_amplitude
-from rankwise.models.files.source import ModelSource
-from rankwise.models.layouts import Inventory, LayerRef, LayerWeights, attention_layers, load_layer
+from rankwise.models.layouts import LayerRef, LayerWeights, Placement, load_layer, place
+from rankwise.models.tensor_source import TensorSource, as_source
 from rankwise.shapes.shape import LatentShape
 
 _DISTANCES = (1, 16, 256, 4096)
@@ -29,8 +29,8 @@ _DISTANCES = (1, 16, 256, 4096)
 
 
 def audit_weights(
-    source: ModelSource,
-    inventory: Inventory | None = None,
+    model: TensorSource | nn.Module,
+    placement: Placement | None = None,
     *,
     progress: Callable[[tuple[LayerRef, ...]], Iterator[LayerRef]] = iter,
 ) -> AuditReport:
@@ -39,8 +39,9 @@ def audit_weights(
     Scores of head h are ``scale * x^T QK_h y`` for normalised inputs x and y: gains of norms are folded in, what was
     folded is told for each layer. OV_h is what the head writes for what it reads. ``progress`` wraps the layers.
     """
-    inventory = attention_layers(source) if inventory is None else inventory
-    layers = inventory.layers
+    source = as_source(model)
+    placement = place(source) if placement is None else placement
+    layers = placement.layers
     heads = sum(layer.heads for layer in layers)
     pairs = sum(layer.heads * (layer.heads - 1) // 2 for layer in layers)
     reports = tuple(
@@ -50,12 +51,12 @@ def audit_weights(
     names = [name for ref in layers for name in ref.tensors]
     return AuditReport(
         model=source.name,
-        architecture=inventory.architecture,
+        architecture=placement.architecture,
         file_format=source.format,
         storage=source.storage(list(dict.fromkeys(names))),
         layers=reports,
-        not_audited=tuple(NotAudited(item.what, item.reason) for item in inventory.unsupported),
-        notes=inventory.notes,
+        not_audited=tuple(NotAudited(item.what, item.reason) for item in placement.unsupported),
+        notes=placement.notes,
     )
 
 

@@ -80,14 +80,14 @@ def audit(
             require_target(option, file)
     names = _names(q, k, v, o, heads, kv_heads, head_dim, transposed, causal)
     from rankwise.models.files.source import open_model
-    from rankwise.models.layouts import attention_layers
+    from rankwise.models.layouts import place
 
     source = open_model(model, config=config, download=download)
-    inventory = attention_layers(source, names)  # mistakes are told before torch is loaded
+    placement = place(source, names)  # mistakes are told before torch is loaded
     run = _ready_to_run(source.path, text, tokens, length, pieces) if text or tokens is not None else None
     from rankwise.audit.audit import audit_weights
 
-    report = audit_weights(source, inventory, progress=_with_bar)
+    report = audit_weights(source, placement, progress=_with_bar)
     _write(report, output)  # before the model is run, so that its failure does not lose the weights' report
     if run is not None:
         report = replace(report, attention=run())

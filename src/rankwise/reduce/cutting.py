@@ -19,7 +19,7 @@ from torch import Tensor
 from rankwise.errors import InvalidInputError, require_number
 from rankwise.measure.bisection import smallest
 from rankwise.models.files.source import ModelSource
-from rankwise.models.layouts import LayerRef, LayerWeights, TensorSlice, attention_layers, load_layer
+from rankwise.models.layouts import LayerRef, LayerWeights, TensorSlice, load_layer, place
 from rankwise.models.running.model import AttentionCall, RunningModel
 from rankwise.reduce.cost import CostMeter
 from rankwise.reduce.moments import LayerMoments, MomentSums, weight_moments
@@ -61,11 +61,11 @@ def prepare(
     progress: Progress | None = None,
 ) -> Reducer:
     """Read every layer, and run ``tokens`` through the model to collect second moments, if both are given."""
-    inventory = attention_layers(source)
-    reasons = {ref: why_not_reducible(ref) or _why_not_written(source, ref) for ref in inventory.layers}
+    placement = place(source)
+    reasons = {ref: why_not_reducible(ref) or _why_not_written(source, ref) for ref in placement.layers}
     refs = [ref for ref, reason in reasons.items() if reason is None]
     untouched = [(ref.name, reason) for ref, reason in reasons.items() if reason is not None]
-    untouched += [(item.what, item.reason) for item in inventory.unsupported]
+    untouched += [(item.what, item.reason) for item in placement.unsupported]
     if not refs:
         raise InvalidInputError(
             f"{source.path}: expected layers whose heads can be cut, got none: {untouched[0][0]}: {untouched[0][1]}"
@@ -85,7 +85,7 @@ def prepare(
         ReducibleLayer(one, moments, judge=judge)
         for one, moments, judge in zip(weights, by_weights, judges, strict=True)
     )
-    return Reducer(source, inventory.architecture, layers, tuple(untouched))
+    return Reducer(source, placement.architecture, layers, tuple(untouched))
 
 
 def _why_not_written(source: ModelSource, ref: LayerRef) -> str | None:

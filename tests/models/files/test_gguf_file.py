@@ -6,7 +6,7 @@ import pytest
 from rankwise.audit.audit import audit_weights
 from rankwise.errors import InvalidInputError, MissingExtraError
 from rankwise.models.files.source import open_model
-from rankwise.models.layouts import attention_layers, load_layer
+from rankwise.models.layouts import load_layer, place
 from rankwise.models.layouts.rope import read_rope
 
 gguf = pytest.importorskip("gguf", reason="GGUF files need the extra gguf")
@@ -80,14 +80,14 @@ def test_llamas_pairs_are_neighbours_in_gguf_and_halves_elsewhere(tmp_path):
     write(tmp_path / "llama.gguf")
     write(tmp_path / "qwen2.gguf", architecture="qwen2")
     for name, interleaved in (("llama", True), ("qwen2", False)):
-        (first, *_) = attention_layers(open_model(tmp_path / f"{name}.gguf")).layers
+        (first, *_) = place(open_model(tmp_path / f"{name}.gguf")).layers
         assert first.rope.interleaved is interleaved
         assert first.mask == "causal"
 
 
 def rope_of(path, architecture="llama", **metadata):
     write(path, architecture=architecture, **metadata)
-    return attention_layers(open_model(path)).layers[-1].rope
+    return place(open_model(path)).layers[-1].rope
 
 
 def test_stretched_positions_are_those_a_configuration_would_state(tmp_path):
@@ -124,7 +124,7 @@ def test_linear_stretch_with_and_without_its_factor(tmp_path):
 def test_gemma_alternates_and_gains_are_complete(tmp_path):
     write(tmp_path / "m.gguf", architecture="gemma2", **{"attention.sliding_window": 7})
     source = open_model(tmp_path / "m.gguf")
-    layers = attention_layers(source).layers
+    layers = place(source).layers
     assert [(layer.mask, layer.window) for layer in layers] == [("window", 7), ("causal", None)]
     assert (load_layer(source, layers[0]).query_norm.gain == 1).all()
 
@@ -133,21 +133,21 @@ def test_gemma_alternates_and_gains_are_complete(tmp_path):
 def test_the_largest_gemmas_divide_scores_by_the_root_of_dim_over_heads(tmp_path, architecture, layers):
     for count, divisor in ((layers, DIM // HEADS), (LAYERS, RANK)):
         write(tmp_path / "m.gguf", architecture=architecture, layers=count)
-        assert {layer.scale for layer in attention_layers(open_model(tmp_path / "m.gguf")).layers} == {divisor**-0.5}
+        assert {layer.scale for layer in place(open_model(tmp_path / "m.gguf")).layers} == {divisor**-0.5}
 
 
 def test_what_the_metadata_says_is_checked_against_the_tensors(tmp_path):
     write(tmp_path / "m.gguf", architecture="llama")
     write(tmp_path / "bert.gguf", architecture="bert")
     with pytest.raises(InvalidInputError, match=r"general\.architecture: expected one of llama"):
-        attention_layers(open_model(tmp_path / "bert.gguf"))
+        place(open_model(tmp_path / "bert.gguf"))
 
     def widen(tensors):
         tensors["attn_q"] = np.zeros((HEADS * 2 * RANK, DIM))
 
     write(tmp_path / "lie.gguf", edit=widen)
     with pytest.raises(InvalidInputError, match=r"expected shape \[48, 64\].*6 heads of 8.*got \[96, 64\]"):
-        attention_layers(open_model(tmp_path / "lie.gguf"))
+        place(open_model(tmp_path / "lie.gguf"))
 
 
 def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from rankwise.audit.audit import audit_weights
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.models.files.source import open_model
-from rankwise.models.layouts import TensorNames, TensorSlice, attention_layers, load_layer
+from rankwise.models.layouts import TensorNames, TensorSlice, load_layer, place
 from rankwise.models.layouts.decoders import layer_kind, mask_of
 from rankwise.reduce.factored_model import why_not_factored
 from rankwise.shapes.config import ConfigPart
@@ -43,7 +43,7 @@ def test_put_undoes_take(heads, rank, axis, scattered, seed):
 def test_blocks_lie_where_the_models_own_modules_have_them(name, saved):
     source = open_model(saved(name))
     theirs = heads_of(name, tiny_model(name))
-    for ref, layer in zip(attention_layers(source).layers, theirs, strict=True):
+    for ref, layer in zip(place(source).layers, theirs, strict=True):
         weights = load_layer(source, ref)
         for part in "qkvo":
             block = getattr(ref, part)
@@ -60,7 +60,7 @@ def test_folding_moves_gains_and_shifts_behind_the_norm(name, saved):
     """q (g x + s) + b = (q g) x + (q s + b), and the same for keys and values."""
     source = open_model(saved(name))
     rng = np.random.default_rng(0)
-    for ref in attention_layers(source).layers:
+    for ref in place(source).layers:
         raw = load_layer(source, ref)
         folded = raw.folded()
         assert folded.folded_in
@@ -79,7 +79,7 @@ def test_folding_moves_gains_and_shifts_behind_the_norm(name, saved):
 
 def test_gemma_gains_have_the_one_added(saved):
     source = open_model(saved("gemma2"))
-    ref = attention_layers(source).layers[0]
+    ref = place(source).layers[0]
     stored = source.read("layers.0.input_layernorm.weight")
     np.testing.assert_array_equal(load_layer(source, ref).query_norm.gain, stored + 1)
 
@@ -93,7 +93,7 @@ def test_a_mapping_by_names_equals_the_layout(kv_heads, saved):
         "q_proj", "k_proj", "v_proj", "o_proj")  # fmt: skip
     q, k, v, o = (f"{stem}{part}.weight" for part in parts)
     names = TensorNames(q=q, k=k, v=v, o=o, heads=5 if kv_heads is None else 6, kv_heads=kv_heads)
-    known, mapped = attention_layers(source).layers, attention_layers(source, names).layers
+    known, mapped = place(source).layers, place(source, names).layers
     assert len(known) == len(mapped) == 2
     for one, other in zip(known, mapped, strict=True):
         for part in "qkvo":
@@ -105,24 +105,24 @@ def test_a_mapping_of_one_transposed_matrix_and_without_values(saved):
     source = open_model(saved("gpt2"))
     fused = "h.{layer}.attn.c_attn.weight"
     names = TensorNames(q=fused, k=fused, v=fused, o="h.{layer}.attn.c_proj.weight", heads=5, transposed=True)
-    for one, other in zip(attention_layers(source).layers, attention_layers(source, names).layers, strict=True):
+    for one, other in zip(place(source).layers, place(source, names).layers, strict=True):
         for part in "qkvo":
             ours, theirs = (getattr(load_layer(source, ref), part) for ref in (one, other))
             np.testing.assert_array_equal(ours, theirs)
     llama = open_model(saved("llama"))
     alone = TensorNames(q="layers.1.self_attn.q_proj.weight", k="layers.1.self_attn.k_proj.weight", heads=6, kv_heads=2)
-    inventory = attention_layers(llama, alone)
-    (layer,) = audit_weights(llama, inventory).layers
+    placement = place(llama, alone)
+    (layer,) = audit_weights(llama, placement).layers
     assert layer.ov_baseline is None
     assert all(head.ov is None and head.qk.numerical == 8 for head in layer.head_reports)
-    assert any("o_proj" in item.what for item in inventory.unsupported)  # what was not named is told
+    assert any("o_proj" in item.what for item in placement.unsupported)  # what was not named is told
 
 
 def test_a_mapping_whose_queries_are_its_keys(saved):
     source = open_model(saved("bert"))
     stem = "encoder.layer.{layer}.attention."
     q, v, o = (f"{stem}{part}.weight" for part in ("self.query", "self.value", "output.dense"))
-    for ref in attention_layers(source, TensorNames(q=q, k=q, v=v, o=o, heads=5)).layers:
+    for ref in place(source, TensorNames(q=q, k=q, v=v, o=o, heads=5)).layers:
         weights = load_layer(source, ref)
         np.testing.assert_array_equal(weights.q, weights.k)
         assert weights.v.shape == (5, 8, 40)
@@ -145,7 +145,7 @@ def test_a_mapping_whose_queries_are_its_keys(saved):
 def test_mappings_that_cannot_be_meant(saved, change, message):
     good = {part: f"layers.{{layer}}.self_attn.{part}_proj.weight" for part in "qkvo"} | {"heads": 6, "kv_heads": 2}
     with pytest.raises(InvalidInputError) as error:
-        attention_layers(open_model(saved("llama")), TensorNames(**good | change))
+        place(open_model(saved("llama")), TensorNames(**good | change))
     assert message in str(error.value)
 
 
@@ -155,7 +155,7 @@ def test_attention_that_no_layer_covers_is_listed(saved, tmp_path):
     for layer in range(3):
         tensors[f"vision.blocks.{layer}.attn.qkv.weight"] = torch.zeros(6, 2)
     save_file(tensors, folder / "model.safetensors")
-    (item,) = attention_layers(open_model(folder)).unsupported
+    (item,) = place(open_model(folder)).unsupported
     assert item.what == "vision.blocks.N.attn.qkv.weight"
     assert item.reason.startswith("3 tensors")
 
@@ -165,14 +165,14 @@ def test_packed_weights_are_unsupported_with_the_reason_and_never_an_empty_table
     tensors = load_file(folder / "model.safetensors")
     first = "layers.0.self_attn.q_proj.weight"
     save_file(tensors | {first: tensors[first].to(torch.int8)}, folder / "model.safetensors")
-    inventory = attention_layers(open_model(folder))
-    assert [layer.name for layer in inventory.layers] == ["decoder 1"]
-    assert [(item.what, "I8" in item.reason) for item in inventory.unsupported] == [("decoder 0", True)]
+    placement = place(open_model(folder))
+    assert [layer.name for layer in placement.layers] == ["decoder 1"]
+    assert [(item.what, "I8" in item.reason) for item in placement.unsupported] == [("decoder 0", True)]
     second = "layers.1.self_attn.k_proj.weight"
     spoilt = {first: tensors[first].to(torch.int8), second: tensors[second].to(torch.int8)}
     save_file(tensors | spoilt, folder / "model.safetensors")
     with pytest.raises(InvalidInputError, match="expected attention layers that can be read, got none: decoder 0"):
-        attention_layers(open_model(folder))
+        place(open_model(folder))
 
 
 def test_a_model_with_a_head_on_top_and_one_of_several_parts(saved, tmp_path):
@@ -185,7 +185,7 @@ def test_a_model_with_a_head_on_top_and_one_of_several_parts(saved, tmp_path):
         if name == "gemma3":
             config = {"model_type": "gemma3", "text_config": config}
             (folder / "config.json").write_text(json.dumps(config))
-        assert len(attention_layers(open_model(folder)).layers) == 2
+        assert len(place(open_model(folder)).layers) == 2
 
 
 def test_the_layers_that_see_are_not_taken_for_those_of_the_text(saved, tmp_path):
@@ -200,17 +200,17 @@ def test_the_layers_that_see_are_not_taken_for_those_of_the_text(saved, tmp_path
     save_file(seeing | text, folder / "model.safetensors")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({"model_type": "gemma3", "text_config": config}))
-    inventory = attention_layers(open_model(folder))
-    assert [layer.q.tensor for layer in inventory.layers] == [
+    placement = place(open_model(folder))
+    assert [layer.q.tensor for layer in placement.layers] == [
         f"model.language_model.layers.{layer}.self_attn.q_proj.weight" for layer in range(2)
     ]
-    assert {item.what for item in inventory.unsupported} == {
+    assert {item.what for item in placement.unsupported} == {
         f"model.vision_tower.vision_model.encoder.layers.N.self_attn.{part}_proj.weight" for part in "qkvo"
     }
     copies = {name.replace("language_model", "other"): tensor.clone() for name, tensor in text.items()}
     save_file(text | copies, folder / "model.safetensors")
     with pytest.raises(InvalidInputError, match="expected one stack of layers, got several"):
-        attention_layers(open_model(folder))
+        place(open_model(folder))
 
 
 def test_older_gemma3_configurations(saved, tmp_path):
@@ -220,7 +220,7 @@ def test_older_gemma3_configurations(saved, tmp_path):
     config |= {"sliding_window_pattern": 2, "rope_theta": 1e6, "rope_local_base_freq": 1e4, "sliding_window": 16,
                "rope_scaling": {"rope_type": "linear", "factor": 8.0}}  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
-    local, far = attention_layers(open_model(folder)).layers
+    local, far = place(open_model(folder)).layers
     assert (local.mask, local.window, far.mask) == ("window", 16, "causal")
     np.testing.assert_allclose(local.rope.frequencies, 1e4 ** (-np.arange(4) / 4))
     np.testing.assert_allclose(far.rope.frequencies, 1e6 ** (-np.arange(4) / 4) / 8)
@@ -236,11 +236,11 @@ def test_deepseek_layers_that_predict_further_tokens_are_left_out(saved, tmp_pat
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"num_nextn_predict_layers": 0}))
     with pytest.raises(InvalidInputError, match="expected the 2 layers of the configuration"):
-        attention_layers(open_model(folder))
+        place(open_model(folder))
     (folder / "config.json").write_text(json.dumps(config | {"num_nextn_predict_layers": 1}))
-    inventory = attention_layers(open_model(folder))
-    assert len(inventory.layers) == 2
-    assert any("q_b_proj" in item.what for item in inventory.unsupported)
+    placement = place(open_model(folder))
+    assert len(placement.layers) == 2
+    assert any("q_b_proj" in item.what for item in placement.unsupported)
 
 
 @pytest.mark.parametrize("spoil", ["no model_type", "unknown", "no config"])
@@ -252,7 +252,7 @@ def test_an_unknown_layout_names_the_known_ones_and_the_way_out(saved, tmp_path,
         config["model_type"] = "lama"
     (folder / "config.json").write_text(json.dumps({} if spoil == "no config" else config))
     with pytest.raises(InvalidInputError, match="--q") as error:
-        attention_layers(open_model(folder))
+        place(open_model(folder))
     assert spoil != "unknown" or "did you mean 'llama'" in str(error.value)
 
 
@@ -278,7 +278,7 @@ def test_rotary_positions_that_cannot_be_meant(saved, tmp_path, rope, message):
     config = json.loads((folder / "config.json").read_text()) | {"rope_parameters": {"rope_theta": 1e4} | rope}
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(InvalidInputError, match=message):
-        attention_layers(open_model(folder))
+        place(open_model(folder))
 
 
 def test_a_latent_models_stretch_needs_its_factor(saved, tmp_path):
@@ -287,7 +287,7 @@ def test_a_latent_models_stretch_needs_its_factor(saved, tmp_path):
     stretched = {"type": "yarn", "mscale_all_dim": 1.0}
     (folder / "config.json").write_text(json.dumps(config | {"rope_parameters": stretched}))
     with pytest.raises(InvalidInputError, match="factor: expected a finite number above 0, got None"):
-        attention_layers(open_model(folder))
+        place(open_model(folder))
 
 
 def test_a_stack_that_is_not_there_names_an_example_and_the_way_out(saved, tmp_path):
@@ -297,7 +297,7 @@ def test_a_stack_that_is_not_there_names_an_example_and_the_way_out(saved, tmp_p
         renamed = {name.replace("q_proj.weight", part): tensor for name, tensor in tensors.items()}
         save_file(renamed, folder / "model.safetensors")
         with pytest.raises(InvalidInputError) as error:
-            attention_layers(open_model(folder))
+            place(open_model(folder))
         assert f"named like layers.0.self_attn.q_proj.weight, got none in {len(tensors)} tensors" in str(error.value)
         assert way_out in str(error.value)
 
@@ -311,13 +311,13 @@ def test_bert_with_vectors_of_the_distance(saved, tmp_path, said, added):
     tensors = load_file(folder / "model.safetensors")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"position_embedding_type": said}))
-    assert attention_layers(open_model(folder)).layers[0].score_bias == added
+    assert place(open_model(folder)).layers[0].score_bias == added
     for layer in range(2):
         tensors[f"encoder.layer.{layer}.attention.self.distance_embedding.weight"] = torch.zeros(127, 8)
     save_file(tensors, folder / "model.safetensors")
-    inventory = attention_layers(open_model(folder))
-    assert [item.what for item in inventory.unsupported] == ["encoder.layer.N.attention.self.distance_embedding.weight"]
-    for layer in inventory.layers:
+    placement = place(open_model(folder))
+    assert [item.what for item in placement.unsupported] == ["encoder.layer.N.attention.self.distance_embedding.weight"]
+    for layer in placement.layers:
         assert layer.score_bias == added or added is None
         assert "position bias is added" in why_not_factored(layer)
 

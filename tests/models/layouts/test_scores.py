@@ -10,7 +10,7 @@ from transformers import AutoModel
 
 from model_scores import predicted_scores, recorded_inputs, recorded_softmax
 from rankwise.models.files.source import open_model
-from rankwise.models.layouts import attention_layers, load_layer
+from rankwise.models.layouts import load_layer, place
 from rankwise.reduce.factored_model import why_not_factored
 from tiny_heads import heads_of
 from tiny_models import CONFIGS, VOCAB, randomised, tiny_model
@@ -37,7 +37,7 @@ def run(model):
 
 def assert_predicts(name, model, directory, only=None, eps=None):
     source = open_model(directory)
-    layers = {ref.name: ref for ref in attention_layers(source).layers}
+    layers = {ref.name: ref for ref in place(source).layers}
     modules = [(layer.name, layer.module) for layer in heads_of(name, model)]
     assert [layer for layer, _ in modules] == list(layers)
     with recorded_inputs(modules) as inputs, recorded_softmax() as softmaxes:
@@ -69,7 +69,7 @@ def test_a_window_on_both_sides(tmp_path):
     model = tiny_model("gemma3", use_bidirectional_attention=True, sliding_window=8)
     model.save_pretrained(tmp_path)
     assert_predicts("gemma3", model, tmp_path, eps=model.config.rms_norm_eps)
-    for layer in attention_layers(open_model(tmp_path)).layers:
+    for layer in place(open_model(tmp_path)).layers:
         assert (layer.mask, layer.window) == ("full", 5)
         assert "a window on both sides" in why_not_factored(layer)
 
@@ -107,7 +107,7 @@ def test_gemma_3_whose_text_part_leaves_its_familys_defaults_unsaid(stated, tmp_
     model.save_pretrained(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gemma3", "text_config": stated}))
     assert_predicts("gemma3", model, tmp_path, eps=config.rms_norm_eps)
-    *near, far = attention_layers(open_model(tmp_path)).layers
+    *near, far = place(open_model(tmp_path)).layers
     turning = model.rotary_emb
     for layer in near:
         assert (layer.mask, layer.window) == ("window", 8)

@@ -39,6 +39,11 @@ class ModelSource:
     _owners: dict[str, TensorFile] = field(repr=False)
 
     @property
+    def origin(self) -> str:
+        """The path, for messages."""
+        return str(self.path)
+
+    @property
     def name(self) -> str:
         """A short name for people: the folder's or the file's, the hub's for what came from there."""
         path = self.path.absolute()

@@ -5,31 +5,35 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rankwise.errors import InvalidInputError, nearest_name
-from rankwise.models.files.source import ModelSource
 from rankwise.models.layouts import decoders, encoder_decoders, encoders, fused, gguf, latent
 from rankwise.models.layouts.found import text_part
 from rankwise.models.layouts.layer import LayerRef, LayerWeights, Norm, NormRef, TensorSlice, load_layer
 from rankwise.models.layouts.mapping import TensorNames, mapped_layers
 from rankwise.models.layouts.rope import Rope
+from rankwise.models.tensor_source import TensorSource, as_source
 from rankwise.shapes.config import ConfigPart
 
+if TYPE_CHECKING:
+    from torch import nn
+
 __all__ = [
-    "Inventory",
     "LayerRef",
     "LayerWeights",
     "Norm",
     "NormRef",
+    "Placement",
     "Rope",
     "TensorNames",
     "TensorSlice",
     "Unsupported",
-    "attention_layers",
     "load_layer",
+    "place",
 ]  # fmt: skip
 
-LAYOUTS: dict[str, Callable[[ModelSource, ConfigPart], list[LayerRef]]] = {
+LAYOUTS: dict[str, Callable[[TensorSource, ConfigPart], list[LayerRef]]] = {
     **dict.fromkeys(decoders.MODEL_TYPES, decoders.llama_layers),
     **dict.fromkeys(latent.MODEL_TYPES, latent.latent_layers),
     "gpt2": fused.gpt2_layers,
@@ -56,8 +60,8 @@ class Unsupported:
 
 
 @dataclass(frozen=True)
-class Inventory:
-    """What was found in a model; ``layers`` is never empty."""
+class Placement:
+    """Where the attention layers of a model lie; ``layers`` is never empty."""
 
     architecture: str
     layers: tuple[LayerRef, ...]
@@ -65,12 +69,16 @@ class Inventory:
     notes: tuple[str, ...] = ()
 
 
-def attention_layers(source: ModelSource, names: TensorNames | None = None) -> Inventory:
-    """All attention layers of a model, by its ``model_type`` or by the tensor names a user gives.
+def place(model: TensorSource | nn.Module, names: TensorNames | None = None) -> Placement:
+    """All attention layers of a model, from files or in memory, by its ``model_type`` or by the names a user gives.
 
     Numbers of the configuration are checked against the shapes of the tensors; where they disagree the error shows
     both. What looks like attention and is not covered is listed with its reason.
+
+    - model: a source of tensors (``open_model``, ``ModuleSource``), or a module in memory
+    - names: the tensors of a layout that is not known
     """
+    source = as_source(model)
     if names is not None:
         architecture, layers = "mapping", mapped_layers(source, names)
     elif source.format == "gguf":
@@ -83,7 +91,9 @@ def attention_layers(source: ModelSource, names: TensorNames | None = None) -> I
             layers = LAYOUTS[architecture](source, text_part(source.config))
         except InvalidInputError as error:
             message = str(error)
-            raise InvalidInputError(message if str(source.path) in message else f"{source.path}: {message}") from None
+            raise InvalidInputError(
+                message if str(source.origin) in message else f"{source.origin}: {message}"
+            ) from None
     readable, unsupported = [], []
     for layer in layers:
         reasons = sorted({reason for name in layer.tensors if (reason := source.unreadable_because(name)) is not None})
@@ -94,21 +104,21 @@ def attention_layers(source: ModelSource, names: TensorNames | None = None) -> I
     unsupported += _leftovers(source, layers)
     if not readable:
         missed = "; ".join(f"{item.what}: {item.reason}" for item in unsupported[:3])
-        raise InvalidInputError(f"{source.path}: expected attention layers that can be read, got none: {missed}")
-    return Inventory(architecture, tuple(readable), tuple(unsupported), _notes(source))
+        raise InvalidInputError(f"{source.origin}: expected attention layers that can be read, got none: {missed}")
+    return Placement(architecture, tuple(readable), tuple(unsupported), _notes(source))
 
 
-def _unknown(source: ModelSource, architecture: str) -> InvalidInputError:
+def _unknown(source: TensorSource, architecture: str) -> InvalidInputError:
     way_out = "name the tensors of any layout with --q, --k, --v, --o and --heads ({layer} stands for the number)"
     if not source.config:
-        return InvalidInputError(f"{source.path}: expected a configuration (--config FILE), got none; or {way_out}")
+        return InvalidInputError(f"{source.origin}: expected a configuration (--config FILE), got none; or {way_out}")
     known, hint = ", ".join(sorted(LAYOUTS)), nearest_name(architecture, list(LAYOUTS))
     return InvalidInputError(
-        f"{source.path}: model_type: expected one of {known}, got {architecture!r:.60}{hint}; or {way_out}"
+        f"{source.origin}: model_type: expected one of {known}, got {architecture!r:.60}{hint}; or {way_out}"
     )
 
 
-def _leftovers(source: ModelSource, layers: list[LayerRef]) -> list[Unsupported]:
+def _leftovers(source: TensorSource, layers: list[LayerRef]) -> list[Unsupported]:
     """Matrices with a name that speaks of attention and that no layer uses, one entry for all layers of a kind."""
     used = {name for layer in layers for name in layer.tensors}
     kinds: dict[str, int] = {}
@@ -122,7 +132,7 @@ def _leftovers(source: ModelSource, layers: list[LayerRef]) -> list[Unsupported]
     ]
 
 
-def _notes(source: ModelSource) -> tuple[str, ...]:
+def _notes(source: TensorSource) -> tuple[str, ...]:
     notes = []
     if source.config.get("auto_map"):
         notes.append("auto_map names code that comes with the model: it was not run, only weights were read")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rankwise.errors import require_number
-from rankwise.models.files.source import ModelSource
 from rankwise.models.layouts.found import find_stack, rms_norm, separate
 from rankwise.models.layouts.layer import LayerRef, MaskKind
 from rankwise.models.layouts.rope import Rope, read_rope
+from rankwise.models.tensor_source import TensorSource
 from rankwise.shapes.config import ConfigPart, shape_of_config
 
 MODEL_TYPES = ("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3",
@@ -15,7 +15,7 @@ _GEMMA = ("gemma", "gemma2", "gemma3", "gemma3_text")
 _SLIDING = "sliding_attention"
 
 
-def llama_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
+def llama_layers(source: TensorSource, config: ConfigPart) -> list[LayerRef]:
     """Every layer of a decoder of the Llama family."""
     shape = shape_of_config(config.values)
     dim, heads, groups, rank = shape.dim, shape.heads, shape.kv_heads, shape.rank

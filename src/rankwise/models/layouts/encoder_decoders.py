@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rankwise.models.files.source import ModelSource
 from rankwise.models.layouts.found import find_stack, layer_norm, rms_norm, separate
 from rankwise.models.layouts.layer import LayerRef, MaskKind, NormRef
+from rankwise.models.tensor_source import TensorSource
 from rankwise.shapes.config import ConfigPart
 
 T5_TYPES = ("t5", "mt5")
@@ -26,7 +26,7 @@ class _Place:
     mask: MaskKind
 
 
-def whisper_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
+def whisper_layers(source: TensorSource, config: ConfigPart) -> list[LayerRef]:
     """Whisper; keys have no bias."""
     dim = config.number("d_model")
     encoder = find_stack(
@@ -53,7 +53,7 @@ def whisper_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
     return found
 
 
-def t5_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
+def t5_layers(source: TensorSource, config: ConfigPart) -> list[LayerRef]:
     """T5: scores are not scaled, a learned function of the distance is added to them."""
     dim, heads, rank = config.number("d_model"), config.number("num_heads"), config.number("d_kv")
     layers = config.number("num_layers")
@@ -79,7 +79,7 @@ def t5_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
 
 
 def _layer(
-    source: ModelSource, place: _Place, names: tuple[str, ...], dim: int, heads: int, rank: int, scale: float,
+    source: TensorSource, place: _Place, names: tuple[str, ...], dim: int, heads: int, rank: int, scale: float,
     score_bias: str | None = None,
 ) -> LayerRef:  # fmt: skip
     q, k, v, o = (f"{place.attention}{name}" for name in names)

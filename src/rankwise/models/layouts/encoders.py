@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rankwise.models.files.source import ModelSource
 from rankwise.models.layouts.found import find_stack, layer_norm, separate
 from rankwise.models.layouts.layer import LayerRef, NormRef
+from rankwise.models.tensor_source import TensorSource
 from rankwise.shapes.config import ConfigPart, shape_of_config
 
 BERT_TYPES = ("bert", "roberta", "xlm-roberta", "camembert", "electra")
@@ -16,7 +16,7 @@ _POST_NORM = (
 _RELATIVE = {"relative_key": "relative key", "relative_key_query": "relative key and query"}
 
 
-def bert_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
+def bert_layers(source: TensorSource, config: ConfigPart) -> list[LayerRef]:
     """BERT and its namesakes."""
     count = shape_of_config(config.values).layers
     stems = find_stack(source, r"encoder\.layer\.{}attention\.self\.query\.weight", layers=count)
@@ -27,14 +27,14 @@ def bert_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
     ]
 
 
-def _relative(source: ModelSource, config: ConfigPart, stem: str) -> str | None:
+def _relative(source: TensorSource, config: ConfigPart, stem: str) -> str | None:
     """What BERT of Shaw et al.'s positions adds to the scores: queries (and keys) times a vector of the distance."""
     stored = source.has(f"{stem}attention.self.distance_embedding.weight")
     stated = str(config.values.get("position_embedding_type"))
     return _RELATIVE.get(stated, "relative key" if stored else None)
 
 
-def distilbert_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
+def distilbert_layers(source: TensorSource, config: ConfigPart) -> list[LayerRef]:
     """DistilBERT."""
     count = shape_of_config(config.values).layers
     stems = find_stack(source, r"transformer\.layer\.{}attention\.q_lin\.weight", layers=count)
@@ -42,7 +42,7 @@ def distilbert_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]
     return [_layer(source, config, layer, stem, names) for layer, stem in enumerate(stems)]
 
 
-def vit_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
+def vit_layers(source: TensorSource, config: ConfigPart) -> list[LayerRef]:
     """ViT, under its first names and those of newer files."""
     shape = shape_of_config(config.values)
     first, newer = r"encoder\.layer\.{}attention\.attention\.query\.weight", r"layers\.{}attention\.q_proj\.weight"
@@ -59,7 +59,7 @@ def vit_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
 
 
 def _layer(
-    source: ModelSource, config: ConfigPart, layer: int, stem: str, names: tuple[str, ...], norm: NormRef | None = None
+    source: TensorSource, config: ConfigPart, layer: int, stem: str, names: tuple[str, ...], norm: NormRef | None = None
 ) -> LayerRef:
     shape = shape_of_config(config.values)
     dim, heads, rank = shape.dim, shape.heads, shape.rank

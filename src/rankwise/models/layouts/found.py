@@ -9,8 +9,8 @@ from typing import Any, TypedDict
 import numpy as np
 
 from rankwise.errors import InvalidInputError
-from rankwise.models.files.source import ModelSource
 from rankwise.models.layouts.layer import NormRef, TensorSlice
+from rankwise.models.tensor_source import TensorSource
 from rankwise.shapes.config import ConfigPart
 
 _SEEING = re.compile(r"(^|\.)(vision_tower|vision_model|visual)\.")
@@ -24,7 +24,7 @@ def text_part(config: Mapping[str, Any]) -> ConfigPart:
     return part.with_defaults_of(part.values.get("model_type", config.get("model_type")))
 
 
-def find_stack(source: ModelSource, *patterns: str, layers: int, extra: int = 0) -> list[str]:
+def find_stack(source: TensorSource, *patterns: str, layers: int, extra: int = 0) -> list[str]:
     """The prefixes (``"model.layers.3."``) of a stack whose first tensor matches one of ``patterns``.
 
     A pattern is a regular expression for the beginning of the name, then ``{}`` for the layer's number, then the end.
@@ -78,7 +78,7 @@ class Projections(TypedDict):
 
 
 def separate(
-    source: ModelSource,
+    source: TensorSource,
     names: tuple[str, str, str, str],
     *,
     dim: int,
@@ -108,19 +108,19 @@ def separate(
     )
 
 
-def rows(source: ModelSource, name: str, heads: int, rank: int, columns: int, *, why: str = "") -> TensorSlice:
+def rows(source: TensorSource, name: str, heads: int, rank: int, columns: int, *, why: str = "") -> TensorSlice:
     """A matrix (heads * rank, columns), cut into heads by rows."""
     require_shape(source, name, (heads * rank, columns), f"{heads} heads of {rank}{why} on {columns} inputs")
     return TensorSlice(name, np.arange(heads * rank).reshape(heads, rank), 0)
 
 
-def columns(source: ModelSource, name: str, heads: int, rank: int, rows: int) -> TensorSlice:
+def columns(source: TensorSource, name: str, heads: int, rank: int, rows: int) -> TensorSlice:
     """An output matrix (rows, heads * rank), cut into heads by columns."""
     require_shape(source, name, (rows, heads * rank), f"{heads} heads of {rank} to {rows} outputs")
     return TensorSlice(name, np.arange(heads * rank).reshape(heads, rank), 1)
 
 
-def bias(source: ModelSource, name: str, heads: int, rank: int) -> TensorSlice | None:
+def bias(source: TensorSource, name: str, heads: int, rank: int) -> TensorSlice | None:
     """A bias (heads * rank,), None where the model has none."""
     if not source.has(name):
         return None
@@ -128,25 +128,25 @@ def bias(source: ModelSource, name: str, heads: int, rank: int) -> TensorSlice |
     return TensorSlice(name, np.arange(heads * rank).reshape(heads, rank), 0)
 
 
-def optional(source: ModelSource, name: str) -> str | None:
+def optional(source: TensorSource, name: str) -> str | None:
     """The name if the model has that tensor."""
     return name if source.has(name) else None
 
 
-def rms_norm(source: ModelSource, name: str, size: int, *, unit_offset: bool = False) -> NormRef:
+def rms_norm(source: TensorSource, name: str, size: int, *, unit_offset: bool = False) -> NormRef:
     """An RMSNorm with its gain; ``unit_offset``: one is added to what is stored."""
     require_shape(source, name, (size,), f"a gain for {size} coordinates")
     return NormRef("rms", name, None, unit_offset)
 
 
-def layer_norm(source: ModelSource, stem: str, size: int) -> NormRef:
+def layer_norm(source: TensorSource, stem: str, size: int) -> NormRef:
     """A LayerNorm with gain and shift ``stem.weight``, ``stem.bias``."""
     for name in (f"{stem}.weight", f"{stem}.bias"):
         require_shape(source, name, (size,), f"{size} coordinates")
     return NormRef("layer", f"{stem}.weight", f"{stem}.bias")
 
 
-def require_shape(source: ModelSource, name: str, expected: tuple[int, ...], says: str) -> None:
+def require_shape(source: TensorSource, name: str, expected: tuple[int, ...], says: str) -> None:
     """The tensor has the shape the configuration implies; where they disagree, show both."""
     got = source.info(name).shape
     if got != expected:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from rankwise.models.files.source import ModelSource
 from rankwise.models.layouts.found import columns, find_stack, layer_norm, optional, require_shape
 from rankwise.models.layouts.layer import LayerRef, TensorSlice
 from rankwise.models.layouts.rope import read_rope
+from rankwise.models.tensor_source import TensorSource
 from rankwise.shapes.config import ConfigPart, shape_of_config
 
 
-def gpt2_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
+def gpt2_layers(source: TensorSource, config: ConfigPart) -> list[LayerRef]:
     """GPT-2: (in, out) tensors; columns are all queries, then all keys, then all values."""
     shape = shape_of_config(config.values)
     dim, heads, rank = shape.dim, shape.heads, shape.rank
@@ -55,13 +55,13 @@ def gpt2_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
     return found
 
 
-def gpt_neox_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
+def gpt_neox_layers(source: TensorSource, config: ConfigPart) -> list[LayerRef]:
     """GPT-NeoX: rows are query, key and value of head 0, then of head 1, and so on; part of each head turns."""
     heads = shape_of_config(config.values).heads
     return _rows_layers(source, config, r"layers\.{}attention\.query_key_value\.weight", heads, 1, ("input_layernorm",))
 
 
-def falcon_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
+def falcon_layers(source: TensorSource, config: ConfigPart) -> list[LayerRef]:
     """Falcon: rows are the queries of a group, their key, their value, then the next group.
 
     One group for all heads with ``multi_query``, a group a head in the first models, ``num_kv_heads`` groups since.
@@ -73,7 +73,7 @@ def falcon_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
 
 
 def _rows_layers(
-    source: ModelSource, config: ConfigPart, pattern: str, groups: int, group: int, norms: tuple[str, ...]
+    source: TensorSource, config: ConfigPart, pattern: str, groups: int, group: int, norms: tuple[str, ...]
 ) -> list[LayerRef]:
     """Layers whose rows are ``groups`` times (``group`` queries, a key, a value)."""
     shape = shape_of_config(config.values)

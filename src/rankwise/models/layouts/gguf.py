@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from rankwise.errors import InvalidInputError, nearest_name, require_number
-from rankwise.models.files.source import ModelSource
 from rankwise.models.layouts.found import find_stack, rms_norm, separate
 from rankwise.models.layouts.layer import LayerRef, MaskKind
 from rankwise.models.layouts.rope import Rope, read_rope
+from rankwise.models.tensor_source import TensorSource
 from rankwise.shapes.config import ConfigPart
 
 _ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3")
@@ -27,12 +27,12 @@ _YARN_KEYS = {
 }
 
 
-def gguf_layers(source: ModelSource) -> tuple[str, list[LayerRef]]:
+def gguf_layers(source: TensorSource) -> tuple[str, list[LayerRef]]:
     """The architecture's name, and every layer of a decoder of the Llama family."""
     family = str(source.config.get("general.architecture", ""))
     if family not in _ARCHITECTURES:
         raise InvalidInputError(
-            f"{source.path}: general.architecture: expected one of {', '.join(_ARCHITECTURES)}, got {family!r:.60}"
+            f"{source.origin}: general.architecture: expected one of {', '.join(_ARCHITECTURES)}, got {family!r:.60}"
             f"{nearest_name(family, list(_ARCHITECTURES))}; or name the tensors with --q, --k, --v, --o and --heads"
         )
     stem = f"{family}."
@@ -71,7 +71,7 @@ def gguf_layers(source: ModelSource) -> tuple[str, list[LayerRef]]:
     return family, found
 
 
-def _rope(source: ModelSource, config: ConfigPart, rank: int, family: str, mask: MaskKind) -> Rope:
+def _rope(source: TensorSource, config: ConfigPart, rank: int, family: str, mask: MaskKind) -> Rope:
     dims = config.number("rope.dimension_count", default=rank)
     if dims % 2 or dims > rank:
         raise config.wrong("rope.dimension_count", f"an even number up to the head dimension {rank}", dims)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import numpy as np
 
 from rankwise.errors import InvalidInputError
-from rankwise.models.files.source import ModelSource
 from rankwise.models.layouts.found import columns, find_stack, optional, require_shape, rms_norm, rows
 from rankwise.models.layouts.layer import LatentRef, LayerRef, TensorSlice
 from rankwise.models.layouts.rope import read_rope, yarn_mscale
+from rankwise.models.tensor_source import TensorSource
 from rankwise.shapes.config import ConfigPart, shape_of_config
 
 MODEL_TYPES = ("deepseek_v2", "deepseek_v3")
 
 
-def latent_layers(source: ModelSource, config: ConfigPart) -> list[LayerRef]:
+def latent_layers(source: TensorSource, config: ConfigPart) -> list[LayerRef]:
     """Every layer of a decoder with latent attention; layers that predict further tokens are left out."""
     shape = shape_of_config(config.values)
     if shape.latent is None:
@@ -92,6 +92,6 @@ def _yarn_scale(config: ConfigPart) -> float:
     return yarn_mscale(rope.get("factor"), rope["mscale_all_dim"]) ** 2 if rope.get("mscale_all_dim") else 1.0
 
 
-def _bias_notes(source: ModelSource, attention: str) -> tuple[str, ...]:
+def _bias_notes(source: TensorSource, attention: str) -> tuple[str, ...]:
     biased = [name for name in ("q_a_proj", "kv_a_proj_with_mqa") if source.has(f"{attention}{name}.bias")]
     return (f"biases of {', '.join(biased)} are left out",) if biased else ()

@@ -19,9 +19,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rankwise.errors import InvalidInputError, ShapeError
-from rankwise.models.files.source import ModelSource
 from rankwise.models.files.tensor_file import RealArray
 from rankwise.models.layouts.rope import Rope
+from rankwise.models.tensor_source import TensorSource
 
 MaskKind = Literal["full", "causal", "window"]
 
@@ -248,7 +248,7 @@ class LayerWeights:
         )  # fmt: skip
 
 
-def load_layer(source: ModelSource, ref: LayerRef) -> LayerWeights:
+def load_layer(source: TensorSource, ref: LayerRef) -> LayerWeights:
     """Read one layer: nothing of other layers is touched, fused tensors are read once."""
     stored: dict[str, RealArray] = {}
 
@@ -256,7 +256,9 @@ def load_layer(source: ModelSource, ref: LayerRef) -> LayerWeights:
         if name not in stored:
             tensor = source.read(name)
             if not np.isfinite(tensor).all():
-                raise InvalidInputError(f"{source.path}: {name}: expected finite numbers, got infinite or NaN entries")
+                raise InvalidInputError(
+                    f"{source.origin}: {name}: expected finite numbers, got infinite or NaN entries"
+                )
             stored[name] = tensor
         return stored[name]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rankwise.errors import InvalidInputError, nearest_name, require_int
-from rankwise.models.files.source import ModelSource
 from rankwise.models.layouts.layer import LayerRef, TensorSlice
+from rankwise.models.tensor_source import TensorSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class TensorNames:
     causal: bool = False
 
 
-def mapped_layers(source: ModelSource, names: TensorNames) -> list[LayerRef]:
+def mapped_layers(source: TensorSource, names: TensorNames) -> list[LayerRef]:
     """The layers under the given names; shapes decide what the numbers of heads leave open."""
     heads = require_int("heads", names.heads, minimum=1)
     groups = heads if names.kv_heads is None else require_int("kv_heads", names.kv_heads, minimum=1)
@@ -46,7 +46,7 @@ def mapped_layers(source: ModelSource, names: TensorNames) -> list[LayerRef]:
     return [_layer(source, names, number, heads, groups) for number in _numbers(source, names.q)]
 
 
-def _numbers(source: ModelSource, pattern: str) -> list[int]:
+def _numbers(source: TensorSource, pattern: str) -> list[int]:
     if "{layer}" not in pattern:
         source.info(pattern)
         return [0]
@@ -59,7 +59,7 @@ def _numbers(source: ModelSource, pattern: str) -> list[int]:
     return found
 
 
-def _layer(source: ModelSource, names: TensorNames, number: int, heads: int, groups: int) -> LayerRef:
+def _layer(source: TensorSource, names: TensorNames, number: int, heads: int, groups: int) -> LayerRef:
     def named(pattern: str) -> str:
         return pattern.replace("{layer}", str(number))
 
