@@ -55,6 +55,7 @@ def tasks(draw, dim):
 @st.composite
 def models(draw, dim):
     groups = draw(st.integers(1, 4))
+    form = draw(st.sampled_from(["low_rank", "block_low_rank", "monarch"]))
     return ModelSpec(
         dim=dim,
         layers=draw(st.integers(1, 9)),
@@ -68,6 +69,8 @@ def models(draw, dim):
         norm=draw(st.sampled_from(["rms", "unit", "none"])),
         residual=draw(st.sampled_from(["plain", "learned", "none"])),
         init=draw(st.sampled_from(["standard", "identity", "paper"])),
+        score_form=form,
+        blocks=None if form == "low_rank" else draw(st.sampled_from([1, dim])),
     )
 
 

@@ -27,6 +27,7 @@ from rankwise.nn.mixing import (
     weighted_sum,
 )
 from rankwise.nn.rotary import rotate, rotation
+from rankwise.nn.structured import structured_keys, structured_queries
 from rankwise.spec import AttentionSpec, RotarySpec
 
 # Stacking the projections of the same tokens saves launches, and costs a copy of their gradients: it pays while narrow.
@@ -44,6 +45,8 @@ class MultiheadAttention(nn.Module):
     Other options: ``qk_norm`` RMS-normalises every query and key over its R coordinates with one learned gain for
     all heads; ``rope`` rotates queries and keys (a ``RotarySpec``, a base, or True); ``causal`` lets a query at
     position i see keys at positions j <= i; ``window`` w lets it see ``|i - j| < w``. ``rank`` may exceed ``dim``.
+    ``score_form`` "block_low_rank" or "monarch" with ``blocks`` gives every head a full-rank form ``W_Q^T W_K`` at a
+    fraction of the weights (``rankwise.nn.structured``); R is then ``spec.score_dim`` in the formula above.
 
     Gradient of hardmax: it flows through the chosen value and the output map; through the choice there is none,
     so the weights of queries and keys (and the temperature) receive none, or zeros.
@@ -60,6 +63,7 @@ class MultiheadAttention(nn.Module):
     v_bias: nn.Parameter | None
     o_bias: nn.Parameter | None
     log_beta: nn.Parameter | None
+    block_weight: nn.Parameter | None
 
     def __init__(
         self,
@@ -78,6 +82,8 @@ class MultiheadAttention(nn.Module):
         window: int | None = None,
         bias: bool = True,
         average: int = 1,
+        score_form: Literal["low_rank", "block_low_rank", "monarch"] = "low_rank",
+        blocks: int | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -97,14 +103,18 @@ class MultiheadAttention(nn.Module):
             window=window,
             bias=bias,
             average=average,
+            score_form=score_form,
+            blocks=blocks,
         )
         self.spec = spec
-        D, C, H, G, R, V = spec.dim, spec.source_dim, spec.heads, spec.key_heads, spec.rank, spec.value_dim
+        D, C, H, G, R, V = spec.dim, spec.source_dim, spec.heads, spec.key_heads, spec.score_dim, spec.value_dim
 
         def parameter(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(*shape, device=device, dtype=dtype))
 
-        self.q_weight, self.k_weight = parameter(H, R, D), parameter(G, R, C)
+        score_shapes = spec.score_shapes()
+        self.q_weight, self.k_weight = parameter(*score_shapes["q_weight"]), parameter(*score_shapes["k_weight"])
+        self.block_weight = parameter(*score_shapes["block_weight"]) if "block_weight" in score_shapes else None
         self.v_weight, self.o_weight = parameter(G, V, C), parameter(H, V, D)
         if bias:
             self.q_bias, self.k_bias, self.v_bias = parameter(H, R), parameter(G, R), parameter(G, V)
@@ -133,8 +143,9 @@ class MultiheadAttention(nn.Module):
 
         Q, K, V ~ U(+-sqrt(6 / (4 fan-in))), O ~ U(+-1/sqrt(H V / A)), biases and log beta 0, gains 1.
         """
-        for weight in (self.q_weight, self.k_weight, self.v_weight):
-            nn.init.uniform_(weight, -math.sqrt(1.5 / weight.shape[2]), math.sqrt(1.5 / weight.shape[2]))
+        for weight in (self.q_weight, self.k_weight, self.block_weight, self.v_weight):
+            if weight is not None:
+                nn.init.uniform_(weight, -math.sqrt(1.5 / weight.shape[-1]), math.sqrt(1.5 / weight.shape[-1]))
         bound = math.sqrt(self.spec.average / (self.spec.heads * self.spec.value_dim))
         nn.init.uniform_(self.o_weight, -bound, bound)
         for zero in (self.q_bias, self.k_bias, self.v_bias, self.o_bias, self.log_beta):
@@ -243,7 +254,15 @@ class MultiheadAttention(nn.Module):
     def qk(self, head: int) -> FactoredMatrix:
         """``W_Q^T W_K`` [D, C] of one head: the bilinear form of its scores, before scale, temperature and bias."""
         h, g = self._head(head)
-        return FactoredMatrix(self.q_weight[h].mT, self.k_weight[g])
+        if self.spec.score_form == "low_rank":
+            return FactoredMatrix(self.q_weight[h].mT, self.k_weight[g])
+        every_query, every_key = (
+            torch.eye(size, device=self.q_weight.device, dtype=self.q_weight.dtype)[None]
+            for size in (self.spec.dim, self.spec.source_dim)
+        )
+        queries = structured_queries(every_query, self.q_weight, self.block_weight)
+        keys = structured_keys(every_key, self.k_weight, self.block_weight)
+        return FactoredMatrix(queries[0, :, h], keys[0, :, g].mT)
 
     def ov(self, head: int) -> FactoredMatrix:
         """``W_O W_V`` [D, C] of one head: what it adds to the output for a token it attends to (before 1/A)."""
@@ -309,13 +328,17 @@ class MultiheadAttention(nn.Module):
 
     def _score_scales(self) -> Float[Tensor, "H 1"] | float:
         """e^beta / sqrt(R), for every head or for all."""
-        scale = self.spec.rank**-0.5
+        scale = self.spec.score_dim**-0.5
         return scale if self.log_beta is None else self.log_beta[:, None].exp() * scale
 
     def _projections(
         self, query: Float[Tensor, "B I D"], context: Float[Tensor, "B J C"], merge_scores: bool, merge_values: bool
     ) -> tuple[Float[Tensor, "B I H r"], Float[Tensor, "B J g r"], Float[Tensor, "B J w v"]]:
         """Scaled queries, keys and values, each of its rank, or, where merged, with the context for keys or values."""
+        if self.spec.score_form != "low_rank":
+            queries, keys = self._structured_projections(query, context)
+            values = context[:, :, None] if merge_values else _projected(context, [(self.v_weight, self.v_bias)])[0]
+            return queries, keys, values
         parts = [self._merged_scores() if merge_scores else self._scaled_queries()]
         parts += [] if merge_scores else [(self.k_weight, self.k_bias)]
         parts += [] if merge_values else [(self.v_weight, self.v_bias)]
@@ -327,6 +350,20 @@ class MultiheadAttention(nn.Module):
         queries, *others = projected
         keys = as_it_is if merge_scores else others[0]
         return queries, keys, as_it_is if merge_values else others[-1]
+
+    def _structured_projections(
+        self, query: Float[Tensor, "B I D"], context: Float[Tensor, "B J C"]
+    ) -> tuple[Float[Tensor, "B I H r"], Float[Tensor, "B J G r"]]:
+        scales = 1.0 if self.q_norm is not None else self._score_scales()
+
+        def scaled(weight: Tensor) -> Tensor:
+            return weight * (scales if isinstance(scales, float) else scales.view(-1, *[1] * (weight.ndim - 1)))
+
+        blocks = None if self.block_weight is None else scaled(self.block_weight)
+        queries = structured_queries(query, scaled(self.q_weight), blocks)
+        keys = structured_keys(context, self.k_weight, blocks)
+        queries = queries if self.q_bias is None else queries + scaled(self.q_bias)
+        return queries, keys if self.k_bias is None else keys + self.k_bias
 
     def _scaled_queries(self) -> tuple[Float[Tensor, "H R D"], Float[Tensor, "H R"] | None]:
         """The weights carry the score scale, because there are fewer of them than activations."""

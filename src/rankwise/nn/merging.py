@@ -13,8 +13,9 @@ Sizes = tuple[int, int, int, int]
 
 
 def merged_scores_pay(spec: AttentionSpec, sizes: Sizes) -> bool:
-    """Keys = the context itself, queries through ``W_K^T W_Q``; not where rotations or norms stand between the two."""
-    if spec.rope is not None or spec.qk_norm:
+    """Keys = the context itself, queries through ``W_K^T W_Q``; not where rotations or norms stand between the two, nor
+    for structured forms, which are cheap because nobody multiplies them out."""
+    if spec.rope is not None or spec.qk_norm or spec.score_form != "low_rank":
         return False
     B, H, I, J = sizes
     D, C, G, R = spec.dim, spec.source_dim, spec.key_heads, spec.rank

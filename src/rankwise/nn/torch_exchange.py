@@ -56,9 +56,10 @@ def to_torch(layer: MultiheadAttention) -> nn.MultiheadAttention:
             f"torch.nn.MultiheadAttention can be; got dim={spec.dim}, heads={spec.heads}, rank={spec.rank}, "
             f"value_rank={spec.value_dim}, kv_heads={spec.key_heads}"
         )
-    if spec.scores != "softmax" or spec.qk_norm or spec.rope is not None or spec.causal or spec.window is not None:
+    plain = spec.scores == "softmax" and spec.score_form == "low_rank"
+    if not plain or spec.qk_norm or spec.rope is not None or spec.causal or spec.window is not None:
         raise InvalidInputError(
-            "to_torch: expected softmax scores without qk_norm, rope, causal and window, which "
+            "to_torch: expected softmax scores of low rank without qk_norm, rope, causal and window, which "
             f"torch.nn.MultiheadAttention does not hold (its masks are given at each call); got {layer.extra_repr()}"
         )
     module = nn.MultiheadAttention(

@@ -129,6 +129,7 @@ def _head_dim(spec: AttentionSpec) -> int:
 def _require_expressible(spec: AttentionSpec, pad: bool) -> None:
     only: list[tuple[str, bool, str]] = [
         ("scores", spec.scores == "softmax", f"'softmax', got {spec.scores!r}"),
+        ("score_form", spec.score_form == "low_rank", f"'low_rank', got {spec.score_form!r}"),
         ("causal", spec.causal, "True (these models are decoders), got False"),
         ("context_dim", spec.source_dim == spec.dim, f"dim={spec.dim} (self-attention), got {spec.source_dim}"),
     ]

@@ -5,6 +5,7 @@ Nothing here derives ``rank`` from ``dim // heads``; ``AttentionSpec.standard`` 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -58,14 +59,18 @@ class RotarySpec:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionSpec:
-    """One multi-head attention layer: ``sum_h W_O,h W_V,h X phi(X^T W_K,h^T W_Q,h y)``."""
+    """One multi-head attention layer: ``sum_h W_O,h W_V,h X phi(X^T W_K,h^T W_Q,h y)``.
+
+    With a structured ``score_form`` the d x d form ``W_Q^T W_K`` of a head is of full rank at a fraction of the weights
+    (``rankwise.nn.structured`` has the formulas).
+    """
 
     dim: int
     """D, of queries and output."""
     heads: int
     """H, of queries."""
     rank: int
-    """R, of each query-key form."""
+    """R, of each query-key form; of its low-rank pieces where ``score_form`` is structured."""
     value_rank: int | None = None
     """V, of each output-value map (default: ``rank``)."""
     kv_heads: int | None = None
@@ -88,6 +93,14 @@ class AttentionSpec:
     average: int = 1
     """A: the heads are A equal modules whose outputs (each with its own output bias) are averaged, as in the paper's
     experiments; 1 is the plain sum."""
+    score_form: Literal["low_rank", "block_low_rank", "monarch"] = "low_rank"
+    """The query-key form of a head, cut into tiles along ``blocks`` equal parts of D and of C:
+
+    - ``low_rank``: any matrix of rank R;
+    - ``block_low_rank``: any matrix on each diagonal tile, plus one of rank R over all tiles;
+    - ``monarch``: a product of two block-diagonal factors, whose C tiles D/b x b have rank R each."""
+    blocks: int | None = None
+    """b, of a structured form; divides D and C (default: none, where the form is ``low_rank``)."""
 
     def __post_init__(self) -> None:
         for name in ("dim", "heads", "rank", "average"):
@@ -107,14 +120,46 @@ class AttentionSpec:
             )
         if self.heads % self.average:
             raise InvalidInputError(f"average: expected a divisor of heads={self.heads}, got {self.average}")
+        self._check_score_form()
         if self.rope is not None:
-            self.rope.rotated(self.rank)
+            self.rope.rotated(self.score_dim)
             rows = self.rope.frequencies
             if rows is not None and len(rows) not in (1, self.key_heads):
                 raise InvalidInputError(
                     f"rope.frequencies: expected one row, or one for each of {self.key_heads} key heads, "
                     f"got {len(rows)}"
                 )
+
+    def _check_score_form(self) -> None:
+        require_choice("score_form", self.score_form, ("low_rank", "block_low_rank", "monarch"))
+        if (self.blocks is None) != (self.score_form == "low_rank"):
+            raise InvalidInputError(
+                f"blocks: expected a number exactly when score_form is structured, "
+                f"got score_form={self.score_form!r} with blocks={self.blocks}"
+            )
+        if self.blocks is not None:
+            require_int("blocks", self.blocks, minimum=1)
+            if self.dim % self.blocks or self.source_dim % self.blocks:
+                raise InvalidInputError(
+                    f"blocks: expected a divisor of dim={self.dim} and of context_dim={self.source_dim}, "
+                    f"got {self.blocks}"
+                )
+
+    @property
+    def score_dim(self) -> int:
+        """The coordinates of a head's query and key: R, or those of a structured form."""
+        if self.score_form == "monarch":
+            return self.rank * self.source_dim
+        return self.rank if self.score_form == "low_rank" else self.rank + self.source_dim
+
+    def score_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The weights that make queries and keys, by their names in the layer."""
+        D, C, H, G, R, b = self.dim, self.source_dim, self.heads, self.key_heads, self.rank, self.blocks
+        if b is None:
+            return {"q_weight": (H, R, D), "k_weight": (G, R, C)}
+        if self.score_form == "monarch":
+            return {"q_weight": (H, b, R * (C // b), D // b), "k_weight": (G, C // b, R * b, b)}
+        return {"q_weight": (H, R, D), "k_weight": (G, R, C), "block_weight": (H, b, C // b, D // b)}
 
     @property
     def value_dim(self) -> int:
@@ -142,11 +187,11 @@ class AttentionSpec:
 
     def parameters(self) -> int:
         """Number of trainable scalars, counted without building anything."""
-        D, C, H, G, R, V = self.dim, self.source_dim, self.heads, self.key_heads, self.rank, self.value_dim
-        weights = H * R * D + G * R * C + G * V * C + H * V * D
-        biases = (H * R + G * R + G * V + self.average * D) if self.bias else 0
+        D, C, H, G, S, V = self.dim, self.source_dim, self.heads, self.key_heads, self.score_dim, self.value_dim
+        weights = sum(map(math.prod, self.score_shapes().values())) + G * V * C + H * V * D
+        biases = (H * S + G * S + G * V + self.average * D) if self.bias else 0
         temperatures = H if self.temperature == "learned" else 0
-        gains = 2 * R if self.qk_norm else 0
+        gains = 2 * S if self.qk_norm else 0
         return weights + biases + temperatures + gains
 
 

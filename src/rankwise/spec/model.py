@@ -67,6 +67,10 @@ class ModelSpec:
     """Dimension of the key-value latent (see ``LatentSpec``); queries come straight from the input."""
     rope_head_dim: int | None = None
     """Rotary score coordinates of latent attention, set exactly when positions are "rotary"."""
+    score_form: Literal["low_rank", "block_low_rank", "monarch"] = "low_rank"
+    """The query-key form of every head (see ``AttentionSpec``)."""
+    blocks: int | None = None
+    """Into how many blocks a structured form cuts the width."""
 
     def __post_init__(self) -> None:
         settle(self)
@@ -112,6 +116,8 @@ class ModelSpec:
             "scores": "softmax",
             "temperature": "fixed",
             "init": "standard",
+            "score_form": "low_rank",
+            "blocks": None,
         }
         self._require("with generalized heads, which are one bare layer", bare)
 
@@ -124,6 +130,8 @@ class ModelSpec:
             "qk_norm": False,
             "window": None,
             "generalized": None,
+            "score_form": "low_rank",
+            "blocks": None,
         }
         self._require("with latent attention (kv_lora_rank)", plain)
         if (self.positions == "rotary") != (self.rope_head_dim is not None):
@@ -177,6 +185,8 @@ class ModelSpec:
             window=self.window,
             bias=self.bias,
             average=self.average,
+            score_form=self.score_form,
+            blocks=self.blocks,
         )
 
     @classmethod

@@ -8,7 +8,8 @@ R and V, feed-forward width F, a layer's forward pass costs::
     4 Q W F                                 feed-forward
 
 floating-point operations, an output map 2 Q D^2, a read-in of F features and a read-out of O numbers 2 N D (F + O), and
-nothing else counts. Latent attention projects through its latent of L coordinates instead: 2 N W (H S + L + rope) +
+nothing else counts. A structured score form has its number of weights for W H R and W G R, its score dimension for R.
+Latent attention projects through its latent of L coordinates instead: 2 N W (H S + L + rope) +
 2 N L H (nope + V) + 2 N W H V, with S = nope + rope for R. Generalised heads with
 scores of width S cost 2 H (N D R + N R S + Q D S) + 2 Q N H S + 2 Q N D. A training step is three forward passes of
 its batch (the backward pass costs two), a validation one. Small models spend most of their time between operations: a
@@ -22,6 +23,7 @@ All three rates are measured on this machine, and corrected by the runs that a s
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -52,11 +54,13 @@ NOMINAL = Rate(flops=3e10, call_seconds=4e-6, score_seconds=3e-9, source="a nomi
 def forward_flops(run: RunSpec) -> float:
     """Operations of one forward pass for one example."""
     model, a = run.model, run.model.attention
-    Q, N, W, H, G, R, V = run.task.asked, run.task.tokens, a.dim, a.heads, a.key_heads, a.rank, a.value_dim
+    Q, N, W, H, G, R, V = run.task.asked, run.task.tokens, a.dim, a.heads, a.key_heads, a.score_dim, a.value_dim
     if model.generalized is not None:
         S = model.generalized
         return float(2 * H * (N * W * R + N * R * S + Q * W * S) + 2 * Q * N * (H * S + W))
-    projections = 2 * W * (Q * H + N * G) * (R + V)
+    weights = {name: math.prod(shape) for name, shape in a.score_shapes().items()}
+    from_keys = N * weights.pop("k_weight")
+    projections = 2 * (Q * sum(weights.values()) + from_keys + W * (Q * H + N * G) * V)
     if model.latent is not None:
         m = model.latent
         R, up = m.score_dim, 2 * N * m.kv_lora_rank * H * (m.qk_nope_head_dim + V)

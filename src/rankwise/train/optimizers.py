@@ -25,6 +25,7 @@ _ROUNDS = 5
 _ROLES = {
     "q_weight": "query_key",
     "k_weight": "query_key",
+    "block_weight": "query_key",
     "q_bias": "query_key",
     "k_bias": "query_key",
     "v_weight": "output_value",
