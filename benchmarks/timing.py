@@ -7,14 +7,16 @@ import time
 from collections.abc import Callable, Mapping
 
 
-def in_turns(contestants: Mapping[str, Callable[[], object]], seconds: float = 8.0) -> dict[str, list[float]]:
-    """Seconds of every round of every contestant; rounds go on for about ``seconds``, at least 5."""
+def in_turns(
+    contestants: Mapping[str, Callable[[], object]], seconds: float = 8.0, *, rounds: int = 5, warm_up: int = 2
+) -> dict[str, list[float]]:
+    """Seconds of every round of every contestant; rounds go on for about ``seconds``, at least ``rounds``."""
     for contestant in contestants.values():
-        contestant()
-        contestant()
+        for _ in range(warm_up):
+            contestant()
     times: dict[str, list[float]] = {name: [] for name in contestants}
     start = time.perf_counter()
-    while time.perf_counter() - start < seconds or len(next(iter(times.values()))) < 5:
+    while time.perf_counter() - start < seconds or len(next(iter(times.values()))) < rounds:
         for name, contestant in contestants.items():
             begin = time.perf_counter()
             contestant()

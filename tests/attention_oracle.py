@@ -3,8 +3,8 @@
 import torch
 
 
-def attention_oracle(layer, query, context, visible):
-    """Output and weights of ``layer``; ``visible`` is [B, H, I, J]."""
+def attention_oracle(layer, query, context, visible, added=0.0):
+    """Output and weights of ``layer``; ``visible`` and what is ``added`` to scores are [B, H, I, J]."""
     spec = layer.spec
     group = spec.heads // spec.key_heads
     zero = torch.zeros((), dtype=query.dtype)
@@ -15,7 +15,7 @@ def attention_oracle(layer, query, context, visible):
         k, v = k + layer.k_bias[:, None], v + layer.v_bias[:, None]
     k, v = (torch.stack([x[:, h // group] for h in range(spec.heads)], 1) for x in (k, v))
     scale = torch.stack([layer.score_scale(h) for h in range(spec.heads)])
-    scores = torch.einsum("bhir,bhjr->bhij", q, k) * scale[:, None, None]
+    scores = torch.einsum("bhir,bhjr->bhij", q, k) * scale[:, None, None] + added
     scores = scores.masked_fill(~visible, float("-inf"))
     if spec.scores == "hardmax":
         weights = torch.nn.functional.one_hot(scores.argmax(-1), scores.shape[-1]).to(query.dtype)

@@ -26,7 +26,9 @@ def nanogpt():
 def test_every_example_is_tested_and_listed():
     names = {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".toml")}
     listed = (EXAMPLES / "README.md").read_text()
-    assert names == {"nanogpt_swap.py", "transformers_attention.py", "export_head_dim.py", "grid.toml"}
+    assert names == {
+        "nanogpt_swap.py", "generate.py", "transformers_attention.py", "export_head_dim.py", "grid.toml"
+    }  # fmt: skip
     assert all(f"]({name})" in listed for name in names)
 
 
@@ -99,3 +101,17 @@ def test_the_grid_reads_and_its_runs_train(tmp_path, capsys):
     run = next(iter(read_spec(SweepSpec, EXAMPLES / "grid.toml").expand()))
     result = train(replace(run, optim=replace(run.optim, steps=2)))
     assert result.steps == 2
+
+
+@pytest.mark.parametrize("latent", [None, 8])
+def test_text_is_generated_with_a_cache_as_without(latent, tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    text = tmp_path / "text.txt"
+    text.write_bytes(b"def be or not to be " * 200)
+    written = load("generate").main(
+        data=text, dim=16, heads=2, rank=8, layers=2, kv_lora_rank=latent, context=16, steps=60, new_tokens=20
+    )
+    assert written.startswith("def ")
+    assert len(written) == 24
+    per_token = 2 * (2 * 2 * 8 if latent is None else 8 + 16) * 4  # layers, keys and values or latents, bytes
+    assert f"keeps {per_token} bytes per token" in capsys.readouterr().out

@@ -1,4 +1,5 @@
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -49,14 +50,20 @@ def every_size_different(draw_from):
         bias=draw_from(st.booleans()),
     )
     mask = draw_from(st.sampled_from(["none", "IJ", "BIJ", "BHIJ", "keys"]))
+    mask += draw_from(st.sampled_from(["", " of numbers"]))
     return spec, draw_from(st.integers(1, 3)), queries, keys, mask
 
 
 def random_masks(kind, batch, heads, queries, keys):
-    shape = {"IJ": (queries, keys), "BIJ": (batch, queries, keys), "BHIJ": (batch, heads, queries, keys)}.get(kind)
-    if kind == "keys":
-        return {"key_mask": draw(batch, keys, seed=7) > -0.5}
-    return {} if shape is None else {"mask": draw(*shape, seed=7) > -0.5}
+    name, _, numbers = kind.partition(" ")
+    shapes = {"IJ": (queries, keys), "BIJ": (batch, queries, keys), "BHIJ": (batch, heads, queries, keys)}
+    if name == "none":
+        return {}
+    drawn = draw(*shapes.get(name, (batch, keys)), seed=7)
+    hidden = drawn < -0.5
+    if numbers:
+        return {"key_padding_mask" if name == "keys" else "mask": drawn.masked_fill(hidden, float("-inf"))}
+    return {"key_padding_mask": hidden} if name == "keys" else {"mask": ~hidden}
 
 
 def visible_keys(spec, batch, queries, keys, masks):
@@ -66,12 +73,15 @@ def visible_keys(spec, batch, queries, keys, masks):
         visible = visible & (offset >= 0)
     if spec.window is not None:
         visible = visible & (offset.abs() < spec.window)
+    added = torch.zeros(batch, spec.heads, queries, keys, dtype=DOUBLE)
     if "mask" in masks:
         mask = masks["mask"]
-        visible = visible & {2: mask, 3: mask[:, None] if mask.ndim == 3 else mask, 4: mask}[mask.ndim]
-    if "key_mask" in masks:
-        visible = visible & masks["key_mask"][:, None, None]
-    return visible
+        full = mask[:, None] if mask.ndim == 3 else mask
+        visible, added = (visible & full, added) if mask.dtype == torch.bool else (visible, added + full)
+    if "key_padding_mask" in masks:
+        padding = masks["key_padding_mask"][:, None, None]
+        visible, added = (visible & ~padding, added) if padding.dtype == torch.bool else (visible, added + padding)
+    return visible & added.isfinite(), added.nan_to_num(neginf=0.0)
 
 
 @pytest.mark.parametrize("fused_from", [1, 1000], ids=["fused kernel", "batched product"])
@@ -82,8 +92,8 @@ def test_every_combination_of_sizes_equals_the_plain_einsum(fused_from, case):
     layer = randomised(MultiheadAttention.from_spec(spec, dtype=DOUBLE))
     query, context = draw(batch, queries, spec.dim, seed=2), draw(batch, keys, spec.source_dim, seed=3)
     masks = random_masks(kind, batch, spec.heads, queries, keys)
-    visible = visible_keys(spec, batch, queries, keys, masks)
-    expected, expected_weights = attention_oracle(layer, query, context, visible)
+    visible, added = visible_keys(spec, batch, queries, keys, masks)
+    expected, expected_weights = attention_oracle(layer, query, context, visible, added)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mixing, "FUSED_KERNEL_FROM_KEYS", fused_from)
         output = layer(query, context, **masks)
@@ -102,7 +112,7 @@ def test_gradients_equal_those_of_the_plain_einsum(fused_from, case):
     plain = copy.deepcopy(layer)
     query, context = draw(batch, queries, spec.dim, seed=2), draw(batch, keys, spec.source_dim, seed=3)
     masks = random_masks(kind, batch, spec.heads, queries, keys)
-    visible = visible_keys(spec, batch, queries, keys, masks)
+    visible, added = visible_keys(spec, batch, queries, keys, masks)
     # The oracle has -inf in rows that see nothing; their gradient is defined by ours alone, and must be finite.
     if not visible.any(-1).all():
         with pytest.MonkeyPatch.context() as patch:
@@ -113,7 +123,7 @@ def test_gradients_equal_those_of_the_plain_einsum(fused_from, case):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mixing, "FUSED_KERNEL_FROM_KEYS", fused_from)
         layer(query, context, **masks).square().sum().backward()
-    attention_oracle(plain, query, context, visible)[0].square().sum().backward()
+    attention_oracle(plain, query, context, visible, added)[0].square().sum().backward()
     for (name, ours), theirs in zip(layer.named_parameters(), plain.parameters(), strict=True):
         ours_grad = torch.zeros_like(ours) if ours.grad is None else ours.grad
         theirs_grad = torch.zeros_like(theirs) if theirs.grad is None else theirs.grad
@@ -127,7 +137,7 @@ TORCH_SHAPES = [(8, 1, None, 5, 5), (8, 4, None, 3, 7), (12, 3, 5, 6, 4), (16, 1
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("dim", "heads", "context_dim", "queries", "keys"), TORCH_SHAPES)
-@pytest.mark.parametrize("masking", ["none", "boolean", "padding", "causal"])
+@pytest.mark.parametrize("masking", ["none", "boolean", "numbers", "padding", "causal"])
 def test_forward_and_gradients_equal_torch(dim, heads, context_dim, queries, keys, bias, masking):
     kdim = {} if context_dim is None else {"kdim": context_dim, "vdim": context_dim}
     theirs = randomised(nn.MultiheadAttention(dim, heads, bias=bias, batch_first=True, dtype=DOUBLE, **kdim), seed=4)
@@ -142,12 +152,14 @@ def test_forward_and_gradients_equal_torch(dim, heads, context_dim, queries, key
     our_mask = {
         "none": {},
         "boolean": {"mask": boolean},
-        "padding": {"key_mask": padding},
+        "numbers": {"mask": draw(queries, keys, seed=8)},
+        "padding": {"key_padding_mask": ~padding},
         "causal": {"mask": offset >= 0},
     }
     their_mask = {
         "none": {},
         "boolean": {"attn_mask": ~boolean},
+        "numbers": {"attn_mask": draw(queries, keys, seed=8)},
         "padding": {"key_padding_mask": ~padding},
         "causal": {"attn_mask": offset < 0},
     }
@@ -187,9 +199,10 @@ def test_round_trip_through_torch(context_dim, bias):
     torch.testing.assert_close(back(query, context), layer(query, context), rtol=1e-10, atol=1e-10)
 
 
-def test_from_torch_keeps_dtype_and_training_mode():
-    theirs = nn.MultiheadAttention(8, 2, dtype=torch.bfloat16).eval()
+def test_from_torch_keeps_dtype_dropout_and_training_mode():
+    theirs = nn.MultiheadAttention(8, 2, dropout=0.25, dtype=torch.bfloat16).eval()
     ours = MultiheadAttention.from_torch(theirs)
+    assert ours.spec.dropout == ours.to_torch().dropout == 0.25
     assert {p.dtype for p in ours.parameters()} == {torch.bfloat16}
     assert not ours.training
 
@@ -200,7 +213,6 @@ def test_from_torch_keeps_dtype_and_training_mode():
         (lambda: MultiheadAttention(8, 3, 4).to_torch(), "heads\\*rank == dim"),
         (lambda: MultiheadAttention(8, 2, 4, value_rank=3).to_torch(), "value_rank=3"),
         (lambda: MultiheadAttention(8, 2, 4, causal=True).to_torch(), "causal=True"),
-        (lambda: MultiheadAttention.from_torch(nn.MultiheadAttention(8, 2, dropout=0.1)), "dropout=0.0"),
         (lambda: MultiheadAttention.from_torch(nn.MultiheadAttention(8, 2, add_bias_kv=True)), "add_bias_kv=False"),
         (lambda: MultiheadAttention.from_torch(nn.MultiheadAttention(8, 2, kdim=3, vdim=4)), "kdim == vdim"),
     ],
@@ -296,7 +308,7 @@ EMPTY = [
 def test_without_keys_there_is_nothing_to_see(fields):
     layer = randomised(MultiheadAttention(16, **{"heads": 4, "rank": 8} | fields))
     x = torch.randn(2, 5, 16, requires_grad=True)
-    nothing = {"mask": torch.ones(5, 0, dtype=torch.bool), "key_mask": torch.ones(2, 0, dtype=torch.bool)}
+    nothing = {"mask": torch.ones(5, 0, dtype=torch.bool), "key_padding_mask": torch.zeros(2, 0, dtype=torch.bool)}
     for masks in ({}, nothing):
         output = layer(x, x[:, :0], **masks)
         assert torch.equal(output, torch.zeros(2, 5, 16))
@@ -325,14 +337,18 @@ def test_empty_inputs_have_empty_outputs(fields, batch, queries, keys):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda a: a(torch.zeros(2, 3, 9)), ShapeError, r"query: expected \[batch, queries, dim=8\], got \[2, 3, 9\]"),
-        (lambda a: a(torch.zeros(3, 8)), ShapeError, r"got \[3, 8\]"),
+        (lambda a: a(torch.zeros(2, 3, 9)), ShapeError, r"query: expected \[batch, queries, dim=8\].*got \[2, 3, 9\]"),
+        (lambda a: a(torch.zeros(8)), ShapeError, r"got \[8\]"),
         (lambda a: a(torch.zeros(2, 3, 8), torch.zeros(1, 3, 8)), ShapeError, r"context: expected \[batch=2"),
         (lambda a: a(torch.zeros(2, 3, 8), mask=torch.ones(3, 4, dtype=torch.bool)), ShapeError, r"mask: expected"),
         (lambda a: a(torch.zeros(2, 3, 8), mask=torch.ones(3, 1, dtype=torch.bool)), ShapeError, r"except for keys"),
         (lambda a: a(torch.zeros(2, 3, 8), mask=torch.ones(3, dtype=torch.bool)), ShapeError, r"mask: expected"),
-        (lambda a: a(torch.zeros(2, 3, 8), mask=torch.ones(3, 3)), InvalidInputError, "mask: expected booleans"),
-        (lambda a: a(torch.zeros(2, 3, 8), key_mask=torch.ones(3, 2) > 0), ShapeError, r"\[batch, keys\] = \[2, 3\]"),
+        (lambda a: a(torch.zeros(2, 3, 8), mask=torch.ones(3, 3).int()), InvalidInputError, "mask: expected booleans"),
+        (
+            lambda a: a(torch.zeros(2, 3, 8), key_padding_mask=torch.ones(3, 2)),
+            ShapeError,
+            r"\[batch, keys\] = \[2, 3\]",
+        ),
         (lambda a: a(torch.zeros(2, 3, 8), positions=torch.arange(4)), ShapeError, r"positions: expected \[3\]"),
         (lambda a: a.qk(2), InvalidInputError, "head: expected a whole number from 0 to 1, got 2"),
     ],
@@ -379,3 +395,64 @@ def test_second_derivatives_exist_where_the_weights_are_asked_for():
     first = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)[0]
     with pytest.raises(RuntimeError, match="once_differentiable"):
         first.sum().backward()
+
+
+def test_rank_is_dim_over_heads_unless_named():
+    assert MultiheadAttention(12, 3).spec == MultiheadAttention(12, 3, 4).spec
+    with pytest.raises(InvalidInputError, match=r"heads: expected a divisor of dim=12 .* name the rank"):
+        MultiheadAttention(12, 5)
+
+
+@pytest.mark.parametrize("mask_shape", [(4, 6), (3, 4, 6), (1, 3, 4, 6)])
+def test_one_sequence_needs_no_batch(mask_shape):
+    layer = randomised(MultiheadAttention(6, 3, 4, rope=True, dtype=DOUBLE))
+    query, context, padding = draw(4, 6), draw(6, 6, seed=2), draw(6, seed=3) > 1
+    mask = draw(*mask_shape, seed=4) > -1
+    full = mask[None] if mask.ndim == 3 else mask
+    expected, expected_weights = layer(
+        query[None], context[None], mask=full, key_padding_mask=padding[None], return_weights=True
+    )
+    output, weights = layer(query, context, mask=mask, key_padding_mask=padding, return_weights=True)
+    assert torch.equal(output, expected[0])
+    assert torch.equal(weights, expected_weights[0])
+    assert torch.equal(layer(query, context, mask=mask, key_padding_mask=padding), layer(
+        query[None], context[None], mask=full, key_padding_mask=padding[None])[0])  # fmt: skip
+
+
+@pytest.mark.parametrize("scores", ["softmax", "hardmax"])
+@pytest.mark.parametrize("keys", [8, 100], ids=["batched product", "fused kernel"])
+def test_dropout_keeps_the_mean_in_training_and_is_absent_in_evaluation(scores, keys):
+    layer = randomised(MultiheadAttention(4, 2, 4, scores=scores, bias=False, dropout=0.25, dtype=DOUBLE))
+    one = draw(1, keys, 4)
+    without = MultiheadAttention.from_spec(dataclasses.replace(layer.spec, dropout=0.0), dtype=DOUBLE)
+    without.load_state_dict(layer.state_dict())
+    expected = without(one)
+    assert torch.equal(layer.eval()(one), expected)
+    torch.manual_seed(0)
+    many = layer.train()(one.expand(4000, -1, -1)) - expected
+    assert many.std(0).min() > 0
+    standard_errors = many.mean(0) / (many.std(0) / 4000**0.5)
+    assert standard_errors.abs().max() < 5
+    # the matrices that are returned are those before dropout
+    torch.testing.assert_close(layer(one, return_weights=True)[1].sum(-1), torch.ones(1, 2, keys, dtype=DOUBLE))
+
+
+def test_dropout_is_a_share():
+    for wrong in (-0.1, 1.0, float("nan"), True):
+        with pytest.raises(InvalidInputError, match="dropout: expected"):
+            MultiheadAttention(4, 2, 4, dropout=wrong)
+
+
+def test_numbers_that_are_added_receive_gradients():
+    layer = randomised(MultiheadAttention(4, 2, 3, dtype=DOUBLE))
+    x, bias = draw(1, 5, 4), draw(1, 2, 5, 5, seed=3)
+    bias[0, 0, 2, 3] = float("-inf")
+    bias.requires_grad_()
+    layer(x, mask=bias).square().sum().backward()
+    assert bias.grad.isfinite().all()
+    assert bias.grad[0, 0, 2, 3] == 0
+    step = torch.zeros_like(bias)
+    step[0, 1, 3, 2] = 1e-6
+    with torch.no_grad():
+        rise = layer(x, mask=bias + step).square().sum() - layer(x, mask=bias - step).square().sum()
+    torch.testing.assert_close(rise / 2e-6, bias.grad[0, 1, 3, 2], rtol=1e-6, atol=1e-8)

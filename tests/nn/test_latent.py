@@ -218,20 +218,20 @@ def test_equal_to_a_plain_oracle_for_every_shape_and_mask(data):
     ]  # fmt: skip
     shape = data.draw(st.sampled_from(shapes))
     mask = torch.rand(shape, generator=generator(seed)) < 0.6
-    key_mask = torch.rand(batch, count, generator=generator(seed + 1)) < 0.8
+    padding = torch.rand(batch, count, generator=generator(seed + 1)) > 0.8
     positions = torch.randint(0, 20, (batch, count), generator=generator(seed))
     visible = mask if mask.ndim == 4 else mask[:, None] if mask.ndim == 3 else mask[None, None]
-    visible = visible & key_mask[:, None, None]
+    visible = visible & ~padding[:, None, None]
     if spec.causal:
         visible = visible & (positions[:, None, :, None] >= positions[:, None, None, :])
     visible = visible.expand(batch, spec.heads, count, count)
 
     module, x = layer(spec, seed=seed), tokens(batch, count, spec, seed)
     expected, expected_weights = oracle(module, x, visible, positions)
-    output, weights = module(x, mask=mask, key_mask=key_mask, positions=positions, return_weights=True)
+    output, weights = module(x, mask=mask, key_padding_mask=padding, positions=positions, return_weights=True)
     torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-10)
     torch.testing.assert_close(weights, expected_weights, rtol=1e-9, atol=1e-10)
-    fused = module(x, mask=mask, key_mask=key_mask, positions=positions)
+    fused = module(x, mask=mask, key_padding_mask=padding, positions=positions)
     torch.testing.assert_close(fused, expected, rtol=1e-9, atol=1e-10)
 
 
@@ -274,7 +274,7 @@ def test_a_head_may_be_blind_alone():
     mask[:, 1] = False
     x = tokens()
     _, weights = module(x, return_weights=True)
-    attended = weights @ module._unfold(x, torch.arange(N)[None])[2].transpose(1, 2)
+    attended = weights @ module._unfolded(*module._latents(x, torch.arange(N)[None]))[2].transpose(1, 2)
     attended[:, 1] = 0
     torch.testing.assert_close(module(x, mask=mask), module.out(attended.transpose(1, 2).flatten(2)))
 
@@ -323,12 +323,12 @@ def test_deepseek_v3_has_as_many_parameters_as_counted():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"x": torch.zeros(N, 21)}, r"x: expected \[batch, tokens, dim\] = \[B, N, 21\], got \[8, 21\]"),
+        ({"x": torch.zeros(N, 1, 1, 21)}, r"x: expected \[batch, tokens, dim\] = \[B, N, 21\], got \[8, 1, 1, 21\]"),
         ({"x": torch.zeros(B, N, 19)}, r"got \[2, 8, 19\]"),
-        ({"mask": torch.ones(N, N)}, "mask: expected booleans"),
+        ({"mask": torch.ones(N, N).int()}, "mask: expected booleans"),
         ({"mask": torch.ones(N, N + 1, dtype=torch.bool)}, r"mask: expected \[queries, keys\] = \[8, 8\]"),
         ({"mask": torch.ones(B, 2, N, N, dtype=torch.bool)}, "mask: expected"),
-        ({"key_mask": torch.ones(N, B, dtype=torch.bool)}, "key_mask: expected booleans"),
+        ({"key_padding_mask": torch.ones(N, B, dtype=torch.bool)}, r"key_padding_mask: expected \[batch, keys\]"),
         ({"positions": torch.zeros(B, N)}, r"positions: expected whole numbers .* got torch.float32 \[2, 8\]"),
         ({"positions": torch.zeros(N + 1, dtype=torch.long)}, r"positions: expected .* got torch.int64 \[9\]"),
     ],

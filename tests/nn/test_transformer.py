@@ -178,7 +178,7 @@ def test_an_identity_start_computes_what_the_last_attention_does(attention, resi
         dim=6, heads=2, rank=3, layers=3, feedforward=5, norm="none", init="identity", residual=residual, **attention
     )
     model, points = Transformer(spec, dtype=torch.float64), draw(2, 4, 6)
-    before_last, _ = model.blocks[0](points, None, False)
+    before_last, _ = model.blocks[0](points, None, None, False)
     torch.testing.assert_close(before_last, points)
     *_, last = model.attention_layers()
     torch.testing.assert_close(model(points), kept * points + last(points))

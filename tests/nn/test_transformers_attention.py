@@ -84,10 +84,19 @@ def test_gradients_flow_through():
     torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-5)
 
 
-def test_dropout_and_soft_caps_are_refused_not_ignored():
-    model = tiny_model("llama", attention_dropout=0.1).train()
-    with pytest.raises(InvalidInputError, match=r"no attention dropout, got 0\.1"):
-        hidden(model, "rankwise-tested", ids_of(model, 5))
+def test_dropout_of_the_model_is_done_in_training_alone():
+    model = tiny_model("llama", attention_dropout=0.5)
+    ids = ids_of(model, 5)
+
+    def twice():
+        return [hidden(model, "rankwise-tested", ids).last_hidden_state for _ in range(2)]
+
+    assert torch.equal(*twice())
+    model.train()
+    assert not torch.equal(*twice())
+
+
+def test_soft_caps_are_refused_not_ignored():
     model = tiny_model("gemma2")
     with pytest.raises(InvalidInputError, match="'softcap'"):
         hidden(model, "rankwise-tested", ids_of(model, 5))

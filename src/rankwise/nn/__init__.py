@@ -1,6 +1,7 @@
 """Attention in which every size is free, and the modules built from it."""
 
 from rankwise.nn.attention import MultiheadAttention
+from rankwise.nn.cache import TokenCache
 from rankwise.nn.factored import FactoredMatrix
 from rankwise.nn.generalized import AdditiveScore, BilinearScore, GeneralizedHeads
 from rankwise.nn.latent import LatentAttention
@@ -16,6 +17,7 @@ __all__ = [
     "GeneralizedHeads",
     "LatentAttention",
     "MultiheadAttention",
+    "TokenCache",
     "TokenModel",
     "Transformer",
     "UnitNorm",

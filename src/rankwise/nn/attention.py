@@ -6,15 +6,14 @@ Legend: B batch, I queries, J keys, D dim, C context dim, H heads, G key/value h
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Literal, overload
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from rankwise.errors import InvalidInputError, ShapeError
+from rankwise.nn.cache import TokenCache
 from rankwise.nn.factored import FactoredMatrix
 from rankwise.nn.masks import combined_mask, structural_mask, token_positions
 from rankwise.nn.merging import merged_scores_pay, merged_values_pay
@@ -26,12 +25,10 @@ from rankwise.nn.mixing import (
     softmax_weights,
     weighted_sum,
 )
-from rankwise.nn.rotary import rotate, rotation
+from rankwise.nn.projecting import projected
+from rankwise.nn.rotary import rotated_pair
 from rankwise.nn.structured import structured_keys, structured_queries
 from rankwise.spec import AttentionSpec, RotarySpec
-
-# Stacking the projections of the same tokens saves launches, and costs a copy of their gradients: it pays while narrow.
-_STACKED_UP_TO_COLUMNS = 512
 
 
 class MultiheadAttention(nn.Module):
@@ -47,12 +44,13 @@ class MultiheadAttention(nn.Module):
     position i see keys at positions j <= i; ``window`` w lets it see ``|i - j| < w``. ``rank`` may exceed ``dim``.
     ``score_form`` "block_low_rank" or "monarch" with ``blocks`` gives every head a full-rank form ``W_Q^T W_K`` at a
     fraction of the weights (``rankwise.nn.structured``); R is then ``spec.score_dim`` in the formula above.
+    ``dropout`` sets that share of the attention weights to zero in training.
 
     Gradient of hardmax: it flows through the chosen value and the output map; through the choice there is none,
     so the weights of queries and keys (and the temperature) receive none, or zeros.
 
-    Unlike ``torch.nn.MultiheadAttention``: batch comes first, masks are True where visible, there is no dropout, a
-    query that sees no key yields zeros (no bias either) instead of NaN, and rank has nothing to do with dim / heads.
+    Unlike ``torch.nn.MultiheadAttention``: batch comes first, ``mask`` is True where visible, a query that sees no key
+    yields zeros (no bias either) instead of NaN, and ``rank`` is dim / heads only where none is given.
     Whatever the sizes, each projection is one matrix product; where it saves work (large rank) W_Q^T W_K or W_O W_V
     are multiplied first. The bias of keys adds the same to all scores of a query and cancels; ``k_bias`` (kept for
     exchange with other libraries) then receives no gradient, elsewhere one that is zero up to rounding.
@@ -69,7 +67,7 @@ class MultiheadAttention(nn.Module):
         self,
         dim: int,
         heads: int,
-        rank: int,
+        rank: int | None = None,
         *,
         value_rank: int | None = None,
         kv_heads: int | None = None,
@@ -84,6 +82,7 @@ class MultiheadAttention(nn.Module):
         average: int = 1,
         score_form: Literal["low_rank", "block_low_rank", "monarch"] = "low_rank",
         blocks: int | None = None,
+        dropout: float = 0.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -91,7 +90,7 @@ class MultiheadAttention(nn.Module):
         spec = AttentionSpec(
             dim=dim,
             heads=heads,
-            rank=rank,
+            rank=AttentionSpec.standard(dim=dim, heads=heads).rank if rank is None else rank,
             value_rank=value_rank,
             kv_heads=kv_heads,
             context_dim=context_dim,
@@ -105,6 +104,7 @@ class MultiheadAttention(nn.Module):
             average=average,
             score_form=score_form,
             blocks=blocks,
+            dropout=dropout,
         )
         self.spec = spec
         D, C, H, G, R, V = spec.dim, spec.source_dim, spec.heads, spec.key_heads, spec.score_dim, spec.value_dim
@@ -162,11 +162,12 @@ class MultiheadAttention(nn.Module):
         context: Float[Tensor, "... C"] | None = None,
         *,
         mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
         positions: Int[Tensor, "..."] | None = None,
         context_positions: Int[Tensor, "..."] | None = None,
+        cache: TokenCache | None = None,
         return_weights: Literal[False] = False,
-    ) -> Float[Tensor, "B I D"]: ...
+    ) -> Float[Tensor, "... I D"]: ...
 
     @overload
     def forward(
@@ -175,11 +176,12 @@ class MultiheadAttention(nn.Module):
         context: Float[Tensor, "... C"] | None = None,
         *,
         mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
         positions: Int[Tensor, "..."] | None = None,
         context_positions: Int[Tensor, "..."] | None = None,
+        cache: TokenCache | None = None,
         return_weights: Literal[True],
-    ) -> tuple[Float[Tensor, "B I D"], Float[Tensor, "B H I J"]]: ...
+    ) -> tuple[Float[Tensor, "... I D"], Float[Tensor, "... H I J"]]: ...
 
     def forward(
         self,
@@ -187,61 +189,103 @@ class MultiheadAttention(nn.Module):
         context: Float[Tensor, "... C"] | None = None,
         *,
         mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
         positions: Int[Tensor, "..."] | None = None,
         context_positions: Int[Tensor, "..."] | None = None,
+        cache: TokenCache | None = None,
         return_weights: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Self-attention ``attn(x)`` or cross-attention ``attn(query, context)``.
 
         Args:
-            query: [B, I, D].
+            query: [B, I, D], or [I, D]; then batch is left out everywhere, and a ``mask`` may be [H, I, J].
             context: [B, J, C], the tokens that keys and values are read from; None means ``query`` itself.
-            mask: booleans, True = visible: [I, J], [B, I, J] or [B, H, I, J], where B, H and I may be 1.
-            key_mask: booleans [B, J], True = a real token and False = padding.
+            mask: [I, J], [B, I, J] or [B, H, I, J], where B, H and I may be 1: booleans, True = visible, or numbers
+                that are added to the scores.
+            key_padding_mask: [B, J]: booleans, True = padding that nobody sees, or numbers that are added.
             positions: [I] or [B, I], where the queries stand (for ``rope``, ``causal`` and ``window``); 0, 1, 2, ... by
-                default.
+                default, and with a ``cache`` the places after its last token.
             context_positions: [J] or [B, J], the same for the context; ``positions`` in self-attention.
-            return_weights: also return the attention matrices [B, H, I, J].
+            cache: earlier tokens, which the query sees too, and to which it is added (``new_cache``); J counts them.
+            return_weights: also return the attention matrices [B, H, I, J], before dropout.
         """
-        query, context, positions, context_positions = self._checked(query, context, positions, context_positions)
-        spec = self.spec
-        sizes = (query.shape[0], spec.heads, query.shape[1], context.shape[1])
-        placed = positions is not None or context_positions is not None
-        masked = mask is not None or key_mask is not None or sizes[2] > sizes[3] or placed
-        plain_causal = spec.causal and spec.window is None and not masked
-        visible = None
-        if not plain_causal or return_weights or spec.scores == "hardmax":
-            asking = token_positions(positions, sizes[2], query.device)
-            asked = token_positions(context_positions, sizes[3], query.device)
-            structure = structural_mask(asking, asked, causal=spec.causal, window=spec.window)
-            visible = combined_mask(structure, mask, key_mask, sizes)
-        if sizes[3] == 0:  # one key that nobody sees stands for none: a largest score needs scores
-            context, context_positions = query.new_zeros(sizes[0], 1, spec.source_dim), None
-            visible = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=query.device)
+        places = (positions, context_positions)
+        if query.ndim != 2:
+            output, weights = self._attend(query, context, mask, key_padding_mask, places, cache, return_weights)
+            return output if weights is None else (output, weights)
+        mask = mask[None] if mask is not None and mask.ndim == 3 else mask
+        padding = None if key_padding_mask is None else key_padding_mask[None]
+        others = None if context is None else context[None]
+        output, weights = self._attend(query[None], others, mask, padding, places, cache, return_weights)
+        return output[0] if weights is None else (output[0], weights[0])
 
-        one_mask = visible is None or visible.shape[1] == 1
-        merge_scores = merged_scores_pay(spec, sizes)
-        merge_values = one_mask and merged_values_pay(spec, sizes)
+    def new_cache(self, batch: int, capacity: int) -> TokenCache:
+        """An empty cache for ``capacity`` tokens: 2-tensor memory of B capacity G (R + V) numbers."""
+        spec, like = self.spec, self.k_weight
+        sizes = ((spec.key_heads, spec.score_dim), (spec.key_heads, spec.value_dim))
+        return TokenCache(batch, capacity, sizes, device=like.device, dtype=like.dtype)
+
+    def _attend(
+        self,
+        query: Tensor,
+        context: Tensor | None,
+        mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        places: tuple[Tensor | None, Tensor | None],
+        cache: TokenCache | None,
+        return_weights: bool,
+    ) -> tuple[Float[Tensor, "B I D"], Float[Tensor, "B H I J"] | None]:
+        """``forward`` of a batch; its last value is None unless ``return_weights``."""
+        query, context, positions, context_positions = self._checked(query, context, *places, cache)
+        spec, dropout = self.spec, self.spec.dropout if self.training else 0.0
+        kept = 0 if cache is None else cache.length
+        sizes = (query.shape[0], spec.heads, query.shape[1], kept + context.shape[1])
+        placed = positions is not None or context_positions is not None
+        masked = mask is not None or key_padding_mask is not None or sizes[2] > sizes[3] or placed
+        hidden_from_all = sizes[3] == 0
+        if hidden_from_all:  # one key that nobody sees stands for none: a largest score needs scores
+            context, context_positions = query.new_zeros(sizes[0], 1, spec.source_dim), None
+
+        one_mask = mask is None or mask.ndim < 4 or mask.shape[1] == 1
+        merge_scores = cache is None and merged_scores_pay(spec, sizes)
+        merge_values = cache is None and one_mask and merged_values_pay(spec, sizes)
         queries, keys, values = self._projections(query, context, merge_scores, merge_values)
         if self.q_norm is not None and self.k_norm is not None:
             queries, keys = self.q_norm(queries) * self._score_scales(), self.k_norm(keys)
+        if cache is not None:
+            positions = cache.next_positions(sizes[2], positions)
+            context_positions = positions
         if spec.rope is not None:
-            queries = _rotated(queries, positions, spec.rope)
-            keys = _rotated(keys, context_positions, spec.rope)
-        out_weight, out_bias = self._output_map(merge_values)
+            queries, keys = rotated_pair(queries, keys, positions, context_positions, spec.rope)
+        if cache is not None:
+            keys, values = cache.extend((keys, values), context_positions if placed else None)
+            context_positions = None if cache.positions is None else cache.positions[:, : cache.length]
 
+        visible, added = None, None
+        plain_causal = spec.causal and spec.window is None and not masked and not kept
+        if hidden_from_all:
+            visible = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=query.device)
+        elif not plain_causal or return_weights or spec.scores == "hardmax":
+            structure = None
+            newest = kept > 0 and sizes[2] == 1 and spec.window is None and context_positions is None
+            if not newest:  # which sees all that is kept
+                asking = token_positions(positions, sizes[2], query.device)
+                asked = token_positions(context_positions, sizes[3], query.device)
+                structure = structural_mask(asking, asked, causal=spec.causal, window=spec.window)
+            visible, added = combined_mask(structure, mask, key_padding_mask, sizes)
+
+        out_weight, out_bias = self._output_map(merge_values)
         weights = None
         if spec.scores == "hardmax":
-            choice = hardmax_choice(queries, keys, visible)
-            mixed = choose(choice, values)
+            choice = hardmax_choice(queries, keys, visible, added)
+            mixed = choose(choice, values, dropout)
             weights = choice_weights(choice, sizes[3], query.dtype) if return_weights else None
         elif return_weights:
-            weights = softmax_weights(queries, keys, visible)
-            mixed = weighted_sum(weights, values)
+            weights = softmax_weights(queries, keys, visible, added)
+            mixed = weighted_sum(weights, values, dropout)
             weights = weights[..., : sizes[3]]
         else:
-            mixed = softmax_mix(queries, keys, values, visible, causal=plain_causal)
+            mixed = softmax_mix(queries, keys, values, visible, added=added, causal=plain_causal, dropout=dropout)
 
         flat = mixed.flatten(2).flatten(0, 1)
         output = flat @ out_weight if out_bias is None else torch.addmm(out_bias, flat, out_weight)
@@ -249,7 +293,7 @@ class MultiheadAttention(nn.Module):
         if masked and visible is not None:
             sees_nothing = ~visible.any(-1).any(1)
             output = output.masked_fill(sees_nothing[..., None], 0.0)
-        return output if weights is None else (output, weights)
+        return output, weights
 
     def qk(self, head: int) -> FactoredMatrix:
         """``W_Q^T W_K`` [D, C] of one head: the bilinear form of its scores, before scale, temperature and bias."""
@@ -294,11 +338,23 @@ class MultiheadAttention(nn.Module):
         return ", ".join(f"{name}={value!r}" for name, value in shown.items() if value != fields[name].default)
 
     def _checked(
-        self, query: Tensor, context: Tensor | None, positions: Tensor | None, context_positions: Tensor | None
+        self,
+        query: Tensor,
+        context: Tensor | None,
+        positions: Tensor | None,
+        context_positions: Tensor | None,
+        cache: TokenCache | None,
     ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         spec = self.spec
+        if cache is not None and (context is not None or context_positions is not None or not spec.causal):
+            raise InvalidInputError(
+                "cache: expected self-attention of a causal layer, whose earlier tokens never change; "
+                f"got causal={spec.causal} and {'no' if context is None else 'a'} context"
+            )
         if query.ndim != 3 or query.shape[2] != spec.dim:
-            raise ShapeError(f"query: expected [batch, queries, dim={spec.dim}], got {list(query.shape)}")
+            raise ShapeError(
+                f"query: expected [batch, queries, dim={spec.dim}], or the same without batch, got {list(query.shape)}"
+            )
         if context is None:
             if spec.source_dim != spec.dim:
                 raise InvalidInputError(
@@ -337,17 +393,17 @@ class MultiheadAttention(nn.Module):
         """Scaled queries, keys and values, each of its rank, or, where merged, with the context for keys or values."""
         if self.spec.score_form != "low_rank":
             queries, keys = self._structured_projections(query, context)
-            values = context[:, :, None] if merge_values else _projected(context, [(self.v_weight, self.v_bias)])[0]
+            values = context[:, :, None] if merge_values else projected(context, [(self.v_weight, self.v_bias)])[0]
             return queries, keys, values
         parts = [self._merged_scores() if merge_scores else self._scaled_queries()]
         parts += [] if merge_scores else [(self.k_weight, self.k_bias)]
         parts += [] if merge_values else [(self.v_weight, self.v_bias)]
         if context is query:
-            projected = _projected(query, parts)
+            flat = projected(query, parts)
         else:
-            projected = _projected(query, parts[:1]) + (_projected(context, parts[1:]) if len(parts) > 1 else [])
+            flat = projected(query, parts[:1]) + (projected(context, parts[1:]) if len(parts) > 1 else [])
         as_it_is = context[:, :, None]
-        queries, *others = projected
+        queries, *others = flat
         keys = as_it_is if merge_scores else others[0]
         return queries, keys, as_it_is if merge_values else others[-1]
 
@@ -398,33 +454,6 @@ class MultiheadAttention(nn.Module):
     def _every_head(self, shared: Float[Tensor, "G ..."]) -> Float[Tensor, "H ..."]:
         group = self.spec.heads // self.spec.key_heads
         return shared if group == 1 else shared.repeat_interleave(group, 0)
-
-
-def _projected(
-    tokens: Float[Tensor, "B N c"], parts: Sequence[tuple[Float[Tensor, "_ _ c"], Float[Tensor, "_ _"] | None]]
-) -> list[Float[Tensor, "B N _ _"]]:
-    """All heads of each part (weights [heads, rank, c], biases [heads, rank]) in one product; narrow parts together."""
-    weights = [weight.flatten(0, 1) for weight, _ in parts]
-    biases = [None if bias is None else bias.flatten() for _, bias in parts]
-    stacked_bias = [bias for bias in biases if bias is not None]
-    if len(parts) > 1 and sum(map(len, weights)) <= _STACKED_UP_TO_COLUMNS:
-        stacked = linear(tokens, torch.cat(weights), torch.cat(stacked_bias) if stacked_bias else None)
-        flat = list(stacked.split([len(weight) for weight in weights], dim=2))
-    else:
-        flat = [linear(tokens, weight, bias) for weight, bias in zip(weights, biases, strict=True)]
-    return [piece.unflatten(2, weight.shape[:2]) for piece, (weight, _) in zip(flat, parts, strict=True)]
-
-
-def _rotated(
-    x: Float[Tensor, "B N h R"], positions: Int[Tensor, "..."] | None, spec: RotarySpec
-) -> Float[Tensor, "B N h R"]:
-    if positions is None:
-        positions = torch.arange(x.shape[1], device=x.device)
-    cos, sin = rotation(positions, spec, x.shape[3], x.dtype)
-    if spec.frequencies is None:
-        return rotate(x, cos.unsqueeze(-2), sin.unsqueeze(-2), spec.interleaved)
-    each = x.shape[2] // cos.shape[-2]  # heads that turn alike
-    return rotate(x, cos.repeat_interleave(each, -2), sin.repeat_interleave(each, -2), spec.interleaved)
 
 
 def _rotary_spec(rope: RotarySpec | float | None) -> RotarySpec | None:

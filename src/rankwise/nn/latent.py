@@ -1,6 +1,7 @@
 """Multi-head latent attention: keys and values of every head are unfolded from one small latent per token.
 
-Legend: B batch, N tokens, D dim, H heads, S = nope + rope score coordinates, V value coordinates,
+Legend: B batch, I tokens, J tokens with those of a cache, D dim, H heads,
+S = nope + rope score coordinates, V value coordinates,
 L_q and L_kv the latents' dimensions, P rotating pairs.
 """
 
@@ -13,8 +14,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from rankwise.errors import InvalidInputError, ShapeError
+from rankwise.nn.cache import TokenCache
 from rankwise.nn.factored import FactoredMatrix
-from rankwise.nn.masks import combined_mask, structural_mask
+from rankwise.nn.masks import combined_mask, structural_mask, token_positions
 from rankwise.nn.mixing import softmax_mix, softmax_weights, weighted_sum
 from rankwise.nn.rotary import rotate, rotation
 from rankwise.spec.latent import LatentSpec
@@ -30,8 +32,9 @@ class LatentAttention(nn.Module):
 
     (without ``q_lora_rank``, n(D_Q x) is x). One matmul takes x to all latents, one each to the queries, to the keys
     and values, and to the output, whatever H is. Keys and values are unfolded before attention, as in training and
-    prefill; decoding with absorbed projections is not offered. YaRN, which stretches the rotary frequencies and
-    multiplies the score scale by mscale^2 in the long-context checkpoints, is out of scope: the scale is the plain one.
+    prefill, or, where that is less work (decoding from a cache), U_K is absorbed into the queries and U_V into the
+    output, so that heads attend to the latents themselves. YaRN, which stretches the rotary frequencies and multiplies
+    the score scale by mscale^2 in the long-context checkpoints, is out of scope: the scale is the plain one.
     """
 
     def __init__(
@@ -64,74 +67,150 @@ class LatentAttention(nn.Module):
         """Bytes that decoding keeps per token in this layer's type: kv_lora_rank + rope scalars."""
         return self.spec.cache_bytes_per_token(self.out.weight.element_size())
 
+    def new_cache(self, batch: int, capacity: int) -> TokenCache:
+        """An empty cache for ``capacity`` tokens: ``cached_per_token`` numbers each, whatever H is."""
+        weight = self.out.weight
+        sizes = ((1, self.spec.cached_per_token),)
+        return TokenCache(batch, capacity, sizes, device=weight.device, dtype=weight.dtype)
+
     def forward(
         self,
         x: Float[Tensor, "..."],
         *,
         mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
         positions: Tensor | None = None,
+        cache: TokenCache | None = None,
         return_weights: bool = False,
-    ) -> Float[Tensor, "B N D"] | tuple[Float[Tensor, "B N D"], Float[Tensor, "B H N N"]]:
-        """``x`` [B, N, D] -> [B, N, D], with ``return_weights`` also the attention weights [B, H, N, N].
+    ) -> Float[Tensor, "... I D"] | tuple[Float[Tensor, "... I D"], Float[Tensor, "... H I J"]]:
+        """Self-attention, with or without earlier tokens.
 
-        ``mask`` (True = visible) is [N, N], [B, N, N] or [B, H, N, N], where B, H and the query's N may be 1;
-        ``key_mask`` [B, N] is False at padding; ``positions`` [N] or [B, N] default to 0 .. N - 1.
+        Args:
+            x: [B, I, D], or [I, D]; then batch is left out everywhere, and a ``mask`` may be [H, I, J].
+            mask: [I, J], [B, I, J] or [B, H, I, J], where B, H and I may be 1: booleans, True = visible, or numbers
+                that are added to the scores.
+            key_padding_mask: [B, J]: booleans, True = padding that nobody sees, or numbers that are added.
+            positions: [I] or [B, I]; 0, 1, 2, ... by default, and with a ``cache`` the places after its last token.
+            cache: earlier tokens, which x sees too, and to which it is added (``new_cache``); J counts them.
+            return_weights: also return the attention matrices [B, H, I, J], before dropout.
+
         Of a token that may see no key the output is zero and so are its weights, never NaN.
         """
-        if x.ndim != 3 or x.shape[-1] != self.spec.dim:
-            raise ShapeError(f"x: expected [batch, tokens, dim] = [B, N, {self.spec.dim}], got {list(x.shape)}")
-        batch, tokens, _ = x.shape
-        masked = mask is not None or key_mask is not None or positions is not None
-        plain_causal = self.spec.causal and not masked
-        visible = None
-        if not plain_causal or return_weights:
-            placed = self._positions(positions, x)
-            structure = structural_mask(placed, placed, causal=self.spec.causal, window=None)
-            visible = combined_mask(structure, mask, key_mask, (batch, self.spec.heads, tokens, tokens))
+        if x.ndim != 2:
+            output, weights = self._attend(x, mask, key_padding_mask, positions, cache, return_weights)
+            return output if weights is None else (output, weights)
+        mask = mask[None] if mask is not None and mask.ndim == 3 else mask
+        padding = None if key_padding_mask is None else key_padding_mask[None]
+        output, weights = self._attend(x[None], mask, padding, positions, cache, return_weights)
+        return output[0] if weights is None else (output[0], weights[0])
 
-        queries, keys, values = self._unfold(x, self._positions(positions, x))
+    def _attend(
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        positions: Tensor | None,
+        cache: TokenCache | None,
+        return_weights: bool,
+    ) -> tuple[Float[Tensor, "B I D"], Float[Tensor, "B H I J"] | None]:
+        """``forward`` of a batch; its last value is None unless ``return_weights``."""
+        spec, dropout = self.spec, self.spec.dropout if self.training else 0.0
+        if x.ndim != 3 or x.shape[-1] != spec.dim:
+            raise ShapeError(f"x: expected [batch, tokens, dim] = [B, N, {spec.dim}], got {list(x.shape)}")
+        if cache is not None and not spec.causal:
+            raise InvalidInputError("cache: expected a causal layer, whose earlier tokens never change")
+        batch, tokens, _ = x.shape
+        kept = 0 if cache is None else cache.length
+        masked = mask is not None or key_padding_mask is not None or positions is not None
+        placed = positions is not None
+        if positions is not None:
+            self._require_positions(positions, batch, tokens)
+        asking = token_positions(positions, tokens, x.device)
+        if cache is not None:
+            asking = cache.next_positions(tokens, positions)
+
+        queries, latents = self._latents(x, asking)
+        asked = asking
+        if cache is not None:
+            (latents,) = cache.extend((latents,), asking if placed else None)
+            asked = token_positions(
+                None if cache.positions is None else cache.positions[:, : cache.length], cache.length, x.device
+            )
+        sizes = (batch, spec.heads, tokens, latents.shape[1])
+        visible, added = None, None
+        plain_causal = spec.causal and not masked and not kept
+        if not plain_causal or return_weights:
+            newest = kept > 0 and tokens == 1 and not placed  # which sees all that is kept
+            structure = None if newest else structural_mask(asking, asked, causal=spec.causal, window=None)
+            visible, added = combined_mask(structure, mask, key_padding_mask, sizes)
+
+        absorbed = cache is not None and _absorbing_pays(spec, tokens, latents.shape[1])
+        queries, keys, values = self._absorbed(queries, latents) if absorbed else self._unfolded(queries, latents)
         weights = None
         if return_weights:
-            weights = softmax_weights(queries, keys, visible)
-            mixed = weighted_sum(weights, values)
+            weights = softmax_weights(queries, keys, visible, added)
+            mixed = weighted_sum(weights, values, dropout)
         else:
-            mixed = softmax_mix(queries, keys, values, visible, causal=plain_causal)
+            mixed = softmax_mix(queries, keys, values, visible, added=added, causal=plain_causal, dropout=dropout)
+        if absorbed:
+            mixed = torch.einsum("bihl,hvl->bihv", mixed, self._up()[1])
         output: Tensor = self.out(mixed.flatten(2))
         if masked and visible is not None:
             sees_nothing = ~visible.any(-1).any(1)
             output = output.masked_fill(sees_nothing[..., None], 0.0)
-        return output if weights is None else (output, weights)
+        return output, weights
 
-    def _positions(self, positions: Tensor | None, x: Float[Tensor, "B N D"]) -> Int[Tensor, "b N"]:
-        batch, tokens, _ = x.shape
-        if positions is None:
-            return torch.arange(tokens, device=x.device)[None]
+    def _require_positions(self, positions: Tensor, batch: int, tokens: int) -> None:
         if positions.dtype not in (torch.int32, torch.int64) or positions.shape not in ((tokens,), (batch, tokens)):
             raise ShapeError(
                 f"positions: expected whole numbers [tokens] = [{tokens}] or [batch, tokens] = [{batch}, {tokens}], "
                 f"got {positions.dtype} {list(positions.shape)}"
             )
-        return positions if positions.ndim == 2 else positions[None]
 
-    def _unfold(
-        self, x: Float[Tensor, "B N D"], positions: Int[Tensor, "b N"]
-    ) -> tuple[Float[Tensor, "B N H S"], Float[Tensor, "B N H S"], Float[Tensor, "B N H V"]]:
-        """Queries (already times the score scale), keys and values of all heads."""
+    def _latents(
+        self, x: Float[Tensor, "B I D"], positions: Int[Tensor, "b I"]
+    ) -> tuple[Float[Tensor, "B I H S"], Float[Tensor, "B I 1 _"]]:
+        """Queries of all heads (already times the score scale), and what a cache keeps: latent and turned rope key."""
         spec = self.spec
         nope, rope = spec.qk_nope_head_dim, spec.qk_rope_head_dim
         query_latent, latent, key_rope = self.down(x).split((spec.q_lora_rank or 0, spec.kv_lora_rank, rope), dim=-1)
         source = x if self.query_norm is None else self.query_norm(query_latent)
         # the scale goes where there is least to multiply
         queries = self.query_up(source * self.score_scale()).unflatten(-1, (spec.heads, spec.score_dim))
-        unfolded = self.latent_up(self.latent_norm(latent)).unflatten(-1, (spec.heads, nope + spec.v_head_dim))
-        keys, values = unfolded.split((nope, spec.v_head_dim), dim=-1)
-
+        latent = self.latent_norm(latent)[:, :, None]
+        if not rope:
+            return queries, latent
         cos, sin = rotation(positions[..., None], spec.rope, rope, x.dtype)
         query_nope, query_rope = queries.split((nope, rope), dim=-1)
-        query_rope = rotate(query_rope, cos, sin, spec.rope.interleaved)
-        key_rope = rotate(key_rope[:, :, None], cos, sin, spec.rope.interleaved).expand(-1, -1, spec.heads, -1)
-        return torch.cat((query_nope, query_rope), dim=-1), torch.cat((keys, key_rope), dim=-1), values
+        queries = torch.cat((query_nope, rotate(query_rope, cos, sin, spec.rope.interleaved)), dim=-1)
+        return queries, torch.cat((latent, rotate(key_rope[:, :, None], cos, sin, spec.rope.interleaved)), dim=-1)
+
+    def _unfolded(
+        self, queries: Float[Tensor, "B I H S"], latents: Float[Tensor, "B J 1 _"]
+    ) -> tuple[Float[Tensor, "B I H S"], Float[Tensor, "B J H S"], Float[Tensor, "B J H V"]]:
+        """Keys and values of every head, from the latents of all tokens."""
+        spec = self.spec
+        latent, key_rope = latents.split((spec.kv_lora_rank, spec.qk_rope_head_dim), dim=-1)
+        nope, heads = spec.qk_nope_head_dim, spec.heads
+        unfolded = self.latent_up(latent.squeeze(2)).unflatten(-1, (heads, nope + spec.v_head_dim))
+        keys, values = unfolded.split((nope, spec.v_head_dim), dim=-1)
+        if spec.qk_rope_head_dim:
+            keys = torch.cat((keys, key_rope.expand(-1, -1, heads, -1)), dim=-1)
+        return queries, keys, values
+
+    def _absorbed(
+        self, queries: Float[Tensor, "B I H S"], latents: Float[Tensor, "B J 1 _"]
+    ) -> tuple[Float[Tensor, "B I H _"], Float[Tensor, "B J 1 _"], Float[Tensor, "B J 1 _"]]:
+        """``<q, U_K c> = <U_K^T q, c>``: queries for the latents themselves, one key head for all."""
+        nope, rope = queries.split((self.spec.qk_nope_head_dim, self.spec.qk_rope_head_dim), dim=-1)
+        queries = torch.cat((torch.einsum("bihn,hnl->bihl", nope, self._up()[0]), rope), dim=-1)
+        return queries, latents, latents[..., : self.spec.kv_lora_rank]
+
+    def _up(self) -> tuple[Float[Tensor, "H nope L"], Float[Tensor, "H V L"]]:
+        """U_K and U_V of every head."""
+        sizes = (self.spec.qk_nope_head_dim, self.spec.v_head_dim)
+        keys, values = self.latent_up.weight.unflatten(0, (self.spec.heads, -1)).split(sizes, dim=1)
+        return keys, values
 
     def qk_nope(self, head: int) -> FactoredMatrix:
         """``D_Q^T g_Q U_Q,h^T  U_K,h g_KV D_KV`` [D, D] of rank at most nope, the norms' gains g folded in.
@@ -208,6 +287,16 @@ class LatentAttention(nn.Module):
             if spec.q_lora_rank is not None:
                 state[f"q_a_proj.{kind}"] = query
         return state
+
+
+def _absorbing_pays(spec: LatentSpec, queries: int, keys: int) -> bool:
+    """Whether attending to the latents takes fewer multiplications than unfolding them: per head, ::
+
+    absorbed  I (nope + V) L  +  I J (2 L + rope)      unfolded  J (nope + V) L  +  I J (nope + rope + V)
+    """
+    folded, L = spec.qk_nope_head_dim + spec.v_head_dim, spec.kv_lora_rank
+    absorbed = queries * folded * L + queries * keys * (2 * L + spec.qk_rope_head_dim)
+    return absorbed < keys * folded * L + queries * keys * (folded + spec.qk_rope_head_dim)
 
 
 _QUERY_UP = ("q_b_proj.weight", "q_proj.weight")  # with and without a query latent

@@ -1,4 +1,4 @@
-"""Which keys a query may see. True is visible everywhere, as in ``scaled_dot_product_attention``.
+"""Which keys a query may see, and what is added to its scores.
 
 Legend: B batch, H heads, I queries, J keys.
 """
@@ -6,10 +6,13 @@ Legend: B batch, H heads, I queries, J keys.
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rankwise.errors import InvalidInputError, ShapeError
+
+Sizes = tuple[int, int, int, int]
+"""(B, H, I, J) of a call."""
 
 
 def structural_mask(
@@ -36,37 +39,38 @@ def token_positions(positions: Tensor | None, tokens: int, device: torch.device)
 
 
 def combined_mask(
-    structure: Bool[Tensor, "own I J"] | None,
-    mask: Tensor | None,
-    key_mask: Tensor | None,
-    sizes: tuple[int, int, int, int],
-) -> Bool[Tensor, "b h i J"] | None:
-    """All masks at once, broadcastable to ``sizes`` = (B, H, I, J); None when all is visible.
+    structure: Bool[Tensor, "own I J"] | None, mask: Tensor | None, key_padding_mask: Tensor | None, sizes: Sizes
+) -> tuple[Bool[Tensor, "b h i J"] | None, Float[Tensor, "_ _ _ J"] | None]:
+    """All masks at once: what is visible and what is added to scores, both broadcastable to ``sizes`` = (B, H, I, J).
 
-    ``mask`` is [I, J], [B, I, J] or [B, H, I, J], where B, H and I may be 1; ``key_mask`` is [B, J].
+    - ``mask``: [I, J], [B, I, J] or [B, H, I, J], where B, H and I may be 1; booleans, True = visible, or numbers to
+      add to the scores, as in ``scaled_dot_product_attention``.
+    - ``key_padding_mask``: [B, J]; booleans, True = padding that nobody sees, or numbers to add, as in
+      ``nn.MultiheadAttention``.
+
+    None for all visible, and for nothing added. A key at which minus infinity is added is not visible.
     """
-    parts = [] if structure is None else [structure[:, None]]
+    seen = [] if structure is None else [structure[:, None]]
+    added: list[Tensor] = []
     if mask is not None:
-        parts.append(_checked(mask, sizes))
-    if key_mask is not None:
-        batch, _, _, keys = sizes
-        if key_mask.dtype != torch.bool or key_mask.shape != (batch, keys):
-            raise ShapeError(
-                f"key_mask: expected booleans [batch, keys] = {[batch, keys]} (True = real token), "
-                f"got {key_mask.dtype} {list(key_mask.shape)}"
-            )
-        parts.append(key_mask[:, None, None, :])
-    if not parts:
-        return None
-    visible = parts[0]
-    for part in parts[1:]:
-        visible = visible & part
-    return visible
+        full = _checked_mask(mask, sizes)
+        (seen if full.dtype == torch.bool else added).append(full)
+    if key_padding_mask is not None:
+        padding = _checked_padding(key_padding_mask, sizes)
+        if padding.dtype == torch.bool:
+            seen.append(~padding)
+        else:
+            added.append(padding)
+    seen += [bias != float("-inf") for bias in added]
+    visible = seen[0] if seen else None
+    for part in seen[1:]:
+        visible = part if visible is None else visible & part
+    return visible, sum(added[1:], start=added[0]) if added else None
 
 
-def _checked(mask: Tensor, sizes: tuple[int, int, int, int]) -> Bool[Tensor, "b h i J"]:
-    if mask.dtype != torch.bool:
-        raise InvalidInputError(f"mask: expected booleans (True = visible), got {mask.dtype}; use `mask = bias == 0`")
+def _checked_mask(mask: Tensor, sizes: Sizes) -> Tensor:
+    if mask.dtype != torch.bool and not mask.is_floating_point():
+        raise InvalidInputError(f"mask: expected booleans (True = visible) or numbers to add, got {mask.dtype}")
     batch, heads, queries, keys = sizes
     full = {2: mask[None, None], 3: mask[:, None], 4: mask}.get(mask.ndim) if mask.ndim in (2, 3, 4) else None
     fits = full is not None and all(
@@ -76,6 +80,17 @@ def _checked(mask: Tensor, sizes: tuple[int, int, int, int]) -> Bool[Tensor, "b 
         raise ShapeError(
             f"mask: expected [queries, keys] = {[queries, keys]}, [batch, queries, keys] = {[batch, queries, keys]} or "
             f"[batch, heads, queries, keys] = {[batch, heads, queries, keys]} (1 broadcasts, except for keys), "
-            f"got {list(mask.shape)}; padding of keys goes into key_mask=[batch, keys]"
+            f"got {list(mask.shape)}; padding of keys goes into key_padding_mask=[batch, keys]"
         )
     return full
+
+
+def _checked_padding(padding: Tensor, sizes: Sizes) -> Tensor:
+    batch, _, _, keys = sizes
+    kind = padding.dtype == torch.bool or padding.is_floating_point()
+    if not kind or padding.shape != (batch, keys):
+        raise ShapeError(
+            f"key_padding_mask: expected [batch, keys] = {[batch, keys]}, booleans (True = padding) or numbers to add, "
+            f"got {padding.dtype} {list(padding.shape)}"
+        )
+    return padding[:, None, None, :]

@@ -1,6 +1,7 @@
 """Rotary positions: pairs of coordinates turn by an angle proportional to the position.
 
-Shapes: N positions, R rank, P = dims / 2 rotating pairs, F rows of frequencies.
+Shapes: N positions, B batch, I queries, J keys, H heads, G key heads, R rank, P = dims / 2 rotating pairs,
+F rows of frequencies.
 """
 
 from __future__ import annotations
@@ -57,3 +58,29 @@ def rotate(
         turned = torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
     turned = turned.to(x.dtype)
     return torch.cat((turned, still), dim=-1) if still.shape[-1] else turned
+
+
+def rotated_pair(
+    queries: Float[Tensor, "B I H R"],
+    keys: Float[Tensor, "B J G R"],
+    positions: Int[Tensor, "..."] | None,
+    context_positions: Int[Tensor, "..."] | None,
+    spec: RotarySpec,
+) -> tuple[Float[Tensor, "B I H R"], Float[Tensor, "B J G R"]]:
+    """Queries and keys turned by their positions; the angles are computed once where both have the same."""
+
+    def angles(tokens: int, places: Tensor | None) -> tuple[Tensor, Tensor]:
+        places = torch.arange(tokens, device=queries.device) if places is None else places
+        cos, sin = rotation(places, spec, queries.shape[3], queries.dtype)
+        return (cos.unsqueeze(-2), sin.unsqueeze(-2)) if spec.frequencies is None else (cos, sin)
+
+    def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        if spec.frequencies is not None:
+            each = x.shape[2] // cos.shape[-2]  # heads that turn alike
+            cos, sin = cos.repeat_interleave(each, -2), sin.repeat_interleave(each, -2)
+        return rotate(x, cos, sin, spec.interleaved)
+
+    asking = angles(queries.shape[1], positions)
+    same = positions is context_positions and queries.shape[1] == keys.shape[1]
+    asked = asking if same else angles(keys.shape[1], context_positions)
+    return turned(queries, *asking), turned(keys, *asked)

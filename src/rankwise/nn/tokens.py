@@ -5,13 +5,15 @@ Legend: B batch, N tokens, F features, O outputs, D dim, H heads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, overload
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from rankwise.errors import ShapeError
+from rankwise.errors import InvalidInputError, ShapeError
+from rankwise.nn.cache import TokenCache
 from rankwise.nn.transformer import Transformer
 from rankwise.spec import ModelSpec, TokenInterface
 
@@ -46,27 +48,42 @@ class TokenModel(nn.Module):
 
     @overload
     def forward(
-        self, tokens: Shaped[Tensor, "..."], *, return_weights: Literal[False] = False
+        self,
+        tokens: Shaped[Tensor, "..."],
+        *,
+        cache: Sequence[TokenCache] | None = None,
+        return_weights: Literal[False] = False,
     ) -> Float[Tensor, "B ..."]: ...
 
     @overload
     def forward(
-        self, tokens: Shaped[Tensor, "..."], *, return_weights: Literal[True]
+        self,
+        tokens: Shaped[Tensor, "..."],
+        *,
+        cache: Sequence[TokenCache] | None = None,
+        return_weights: Literal[True],
     ) -> tuple[Float[Tensor, "B ..."], list[Float[Tensor, "B H N N"]]]: ...
 
     def forward(
-        self, tokens: Shaped[Tensor, "..."], *, return_weights: bool = False
+        self,
+        tokens: Shaped[Tensor, "..."],
+        *,
+        cache: Sequence[TokenCache] | None = None,
+        return_weights: bool = False,
     ) -> Tensor | tuple[Tensor, list[Tensor]]:
         """``tokens`` [B, N, F] numbers or [B, N] ids -> [B, N, O], or [B, O] where pooled.
 
-        ``return_weights`` adds the attention matrices of every layer, [B, H, N, N] each.
+        - ``cache``: the earlier tokens of a causal model, to which ``tokens`` are added (``transformer.new_cache``).
+        - ``return_weights`` adds the attention matrices of every layer, [B, H, N, N] each.
         """
+        if cache is not None and self.interface.pooled:
+            raise InvalidInputError("cache: expected a task with one output per token, got one that takes their mean")
         x = self._read(tokens)
         weights: list[Tensor] = []
         if return_weights:
-            x, weights = self.transformer(x, return_weights=True)
+            x, weights = self.transformer(x, cache=cache, return_weights=True)
         else:
-            x = self.transformer(x)
+            x = self.transformer(x, cache=cache)
         output: Tensor = self.read_out(x.mean(dim=1) if self.interface.pooled else x)
         return (output, weights) if return_weights else output
 

@@ -16,8 +16,6 @@ def from_torch(cls: type[MultiheadAttention], module: nn.MultiheadAttention) -> 
         raise InvalidInputError(
             "from_torch: expected add_bias_kv=False and add_zero_attn=False; they add keys of no token"
         )
-    if module.dropout:
-        raise InvalidInputError(f"from_torch: expected dropout=0.0 (there is none here), got {module.dropout}")
     if module.kdim != module.vdim:
         raise InvalidInputError(f"from_torch: expected kdim == vdim (one context), got {module.kdim} and {module.vdim}")
     if module.in_proj_weight is not None:
@@ -31,6 +29,7 @@ def from_torch(cls: type[MultiheadAttention], module: nn.MultiheadAttention) -> 
         dim // heads,
         context_dim=None if module.kdim == dim else module.kdim,
         bias=module.in_proj_bias is not None,
+        dropout=module.dropout,
         device=q.device,
         dtype=q.dtype,
     )
@@ -65,6 +64,7 @@ def to_torch(layer: MultiheadAttention) -> nn.MultiheadAttention:
     module = nn.MultiheadAttention(
         spec.dim,
         spec.heads,
+        dropout=spec.dropout,
         bias=spec.bias,
         kdim=spec.context_dim,
         vdim=spec.context_dim,

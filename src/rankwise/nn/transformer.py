@@ -5,7 +5,7 @@ Legend: B batch, N points, Q queries, D dim, W = D + position_dim the width insi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, overload
 
 import torch
@@ -15,6 +15,7 @@ from torch.nn.functional import pad
 
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.nn.attention import MultiheadAttention
+from rankwise.nn.cache import TokenCache
 from rankwise.nn.feedforward import FeedForward
 from rankwise.nn.latent import LatentAttention
 from rankwise.nn.norms import build_norm
@@ -46,15 +47,19 @@ class Block(nn.Module):
         )
 
     def forward(
-        self, x: Float[Tensor, "B Q W"], context: Float[Tensor, "B N W"] | None, return_weights: bool
+        self,
+        x: Float[Tensor, "B Q W"],
+        context: Float[Tensor, "B N W"] | None,
+        cache: TokenCache | None,
+        return_weights: bool,
     ) -> tuple[Float[Tensor, "B Q W"], Float[Tensor, "B H Q N"] | None]:
         inner = self.attention_norm(x) if self.pre else x
         weights = None
         inputs = (inner,) if context is None else (inner, context)
         if return_weights:
-            change, weights = self.attention(*inputs, return_weights=True)
+            change, weights = self.attention(*inputs, cache=cache, return_weights=True)
         else:
-            change = self.attention(*inputs)
+            change = self.attention(*inputs, cache=cache)
         kept = x if self.residual_weight is None else x * self.residual_weight
         x = self._joined(kept if self.residual else None, change, self.attention_norm)
         if self.feedforward is not None and self.feedforward_norm is not None:
@@ -98,6 +103,7 @@ class Transformer(nn.Module):
         tokens: Float[Tensor, "... D"],
         points: Float[Tensor, "... D"] | None = None,
         *,
+        cache: Sequence[TokenCache] | None = None,
         return_weights: Literal[False] = False,
     ) -> Float[Tensor, "B Q D"]: ...
 
@@ -107,6 +113,7 @@ class Transformer(nn.Module):
         tokens: Float[Tensor, "... D"],
         points: Float[Tensor, "... D"] | None = None,
         *,
+        cache: Sequence[TokenCache] | None = None,
         return_weights: Literal[True],
     ) -> tuple[Float[Tensor, "B Q D"], list[Float[Tensor, "B H Q N"]]]: ...
 
@@ -115,26 +122,29 @@ class Transformer(nn.Module):
         tokens: Float[Tensor, "... D"],
         points: Float[Tensor, "... D"] | None = None,
         *,
+        cache: Sequence[TokenCache] | None = None,
         return_weights: bool = False,
     ) -> Tensor | tuple[Tensor, list[Tensor]]:
-        """``tokens`` [B, Q, D] attend to ``points`` [B, N, D], or to themselves; one output a token.
+        """``tokens`` [B, Q, D] attend to ``points`` [B, N, D], or to themselves; one output per token.
 
-        ``return_weights`` adds the attention matrices of every layer, [B, H, Q, N] each; on a CPU it is also the path
-        that has second derivatives.
+        - ``cache``: the earlier tokens of a causal model, to which ``tokens`` are added (``new_cache``).
+        - ``return_weights`` adds the attention matrices of every layer, [B, H, Q, N] each; on a CPU it is also the path
+          that has second derivatives.
         """
         spec = self.spec
         for name, given in (("tokens", tokens), ("points", points)):
             if given is not None and (given.ndim != 3 or given.shape[2] != spec.dim):
                 raise ShapeError(f"{name}: expected [batch, {name}, dim={spec.dim}], got {list(given.shape)}")
         if points is None:
-            x, context = self._placed(tokens), None
+            x, context = self._placed(tokens, cache[0].length if cache else 0), None
         elif spec.kv_lora_rank is not None:
             raise InvalidInputError("points: expected none with latent attention, whose tokens attend to themselves")
         else:
             x, context = pad(tokens, (0, spec.position_dim)), self._placed(points)
         weights = []
-        for block in self.blocks:
-            x, layer_weights = block(x, context, return_weights)
+        caches = [None] * len(self.blocks) if cache is None else cache
+        for block, layer_cache in zip(self.blocks, caches, strict=True):
+            x, layer_weights = block(x, context, layer_cache, return_weights)
             weights.append(layer_weights)
         output = self.final_norm(x)[..., : spec.dim]
         return (output, weights) if return_weights else output
@@ -145,15 +155,19 @@ class Transformer(nn.Module):
             assert isinstance(block, Block)
             yield block.attention
 
-    def _placed(self, points: Float[Tensor, "B N D"]) -> Float[Tensor, "B N W"]:
+    def new_cache(self, batch: int, capacity: int) -> list[TokenCache]:
+        """An empty cache for every layer."""
+        return [layer.new_cache(batch, capacity) for layer in self.attention_layers()]
+
+    def _placed(self, points: Float[Tensor, "B N D"], first: int = 0) -> Float[Tensor, "B N W"]:
         if self.positions is None:
             return points
-        if points.shape[1] > self.spec.max_points:
+        end = first + points.shape[1]
+        if end > self.spec.max_points:
             raise InvalidInputError(
-                f"points: expected at most max_points={self.spec.max_points} (each has a learned position), "
-                f"got {points.shape[1]}"
+                f"points: expected at most max_points={self.spec.max_points} (each has a learned position), got {end}"
             )
-        positions = self.positions[: points.shape[1]]
+        positions = self.positions[first:end]
         if self.spec.positions == "additive":
             return points + positions
         return torch.cat((points, positions.expand(points.shape[0], -1, -1)), dim=-1)

@@ -34,7 +34,7 @@ def register_attention(
     Projections, rotary positions and the cache stay the model's; ``softmax`` gives the numbers of its ``eager``
     implementation, ``hardmax`` lets every query read its best key alone. ``observer(module, weights)`` sees the
     attention matrices of every layer as it runs (then, and with ``output_attentions``, they are really formed).
-    Dropout, soft-capped scores, attention sinks and position biases are refused, not ignored. Registering a name again
+    Soft-capped scores, attention sinks and position biases are refused, not ignored. Registering a name again
     replaces it. Needs the extra ``audit``.
     """
     require_choice("scores", scores, ("softmax", "hardmax"))
@@ -54,7 +54,7 @@ def register_attention(
         dropout: float = 0.0,
         **options: Any,
     ) -> tuple[Float[Tensor, "B I H V"], Float[Tensor, "B H I J"] | None]:
-        _refuse(name, dropout, options)
+        _refuse(name, options)
         causal = options.get("is_causal")
         visible = _visible(
             attention_mask, query, key, causal=getattr(module, "is_causal", True) if causal is None else causal
@@ -65,13 +65,13 @@ def register_attention(
         wanted = observer is not None or bool(options.get("output_attentions"))
         if scores == "hardmax":
             choice = hardmax_choice(queries, keys, visible)
-            mixed = choose(choice, values)
+            mixed = choose(choice, values, dropout)
             weights = choice_weights(choice, keys.shape[1], query.dtype) if wanted else None
         elif wanted:
             weights = softmax_weights(queries, keys, visible)
-            mixed = weighted_sum(weights, values)
+            mixed = weighted_sum(weights, values, dropout)
         else:
-            mixed = softmax_mix(queries, keys, values, visible)
+            mixed = softmax_mix(queries, keys, values, visible, dropout=dropout)
         if observer is not None and weights is not None:
             observer(module, weights.detach())
         return mixed.contiguous(), weights
@@ -80,12 +80,7 @@ def register_attention(
     AttentionMaskInterface.register(name, sdpa_mask)  # booleans, True = visible, as here
 
 
-def _refuse(name: str, dropout: float, options: dict[str, Any]) -> None:
-    if dropout:
-        raise InvalidInputError(
-            f"{name}: expected no attention dropout, got {dropout:g}; call model.eval() or set "
-            "config.attention_dropout = 0.0"
-        )
+def _refuse(name: str, options: dict[str, Any]) -> None:
     for option in _NOT_DONE_HERE:
         if options.get(option) is not None:
             raise InvalidInputError(

@@ -57,6 +57,7 @@ def head_dim_config(spec: AttentionSpec | ModelSpec, *, pad: bool = False, vocab
         "num_key_value_heads": attention.key_heads,
         "head_dim": _head_dim(attention),
         "attention_bias": attention.bias,
+        "attention_dropout": attention.dropout,
         "rms_norm_eps": _EPS,
         "intermediate_size": 1,
         "bos_token_id": None,

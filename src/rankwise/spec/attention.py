@@ -101,6 +101,8 @@ class AttentionSpec:
     - ``monarch``: a product of two block-diagonal factors, whose C tiles D/b x b have rank R each."""
     blocks: int | None = None
     """b, of a structured form; divides D and C (default: none, where the form is ``low_rank``)."""
+    dropout: float = 0.0
+    """The share of attention weights that are set to zero in training."""
 
     def __post_init__(self) -> None:
         for name in ("dim", "heads", "rank", "average"):
@@ -108,6 +110,7 @@ class AttentionSpec:
         for name in ("value_rank", "kv_heads", "context_dim", "window"):
             if getattr(self, name) is not None:
                 require_int(name, getattr(self, name), minimum=1)
+        require_dropout(self.dropout)
         require_choice("scores", self.scores, ("softmax", "hardmax"))
         require_choice("temperature", self.temperature, ("fixed", "learned"))
         for name in ("qk_norm", "causal", "bias"):
@@ -182,7 +185,9 @@ class AttentionSpec:
         require_int("dim", dim, minimum=1)
         require_int("heads", heads, minimum=1)
         if dim % heads:
-            raise InvalidInputError(f"heads: expected a divisor of dim={dim} for the standard scaling, got {heads}")
+            raise InvalidInputError(
+                f"heads: expected a divisor of dim={dim} for the standard scaling, got {heads}; name the rank"
+            )
         return cls(dim=dim, heads=heads, rank=dim // heads)
 
     def parameters(self) -> int:
@@ -193,6 +198,12 @@ class AttentionSpec:
         temperatures = H if self.temperature == "learned" else 0
         gains = 2 * S if self.qk_norm else 0
         return weights + biases + temperatures + gains
+
+
+def require_dropout(dropout: float) -> None:
+    """A share from 0 to below 1."""
+    if require_number("dropout", dropout, minimum=0.0) >= 1:
+        raise InvalidInputError(f"dropout: expected a number from 0 to below 1, got {dropout!r}")
 
 
 def heads_for_budget(dim: int, rank: int, exponent: float) -> int:

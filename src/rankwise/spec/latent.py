@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rankwise.errors import InvalidInputError, require_int
-from rankwise.spec.attention import RotarySpec
+from rankwise.spec.attention import RotarySpec, require_dropout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,8 @@ class LatentSpec:
     """Of the down- and output projections; an up-projection never has one."""
     norm_eps: float = 1e-6
     """Of the RMSNorms of the two latents."""
+    dropout: float = 0.0
+    """The share of attention weights that are set to zero in training."""
 
     def __post_init__(self) -> None:
         for name in ("dim", "heads", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim"):
@@ -51,6 +53,7 @@ class LatentSpec:
         for name in ("causal", "bias"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInputError(f"{name}: expected True or False, got {getattr(self, name)!r}")
+        require_dropout(self.dropout)
         eps = self.norm_eps
         if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 <= eps < float("inf"):
             raise InvalidInputError(f"norm_eps: expected a finite number of at least 0, got {eps!r}")
