@@ -12,9 +12,9 @@ from rankwise.need.curves import rank_grid, smallest_rank
 from rankwise.need.document import NeedSource, read_need
 from rankwise.need.forms import Form, balanced_form, intrinsic_dimension, moments, pca_form
 from rankwise.need.isotropic import isotropic_error, isotropic_need
-from rankwise.need.measurement import NeedSettings, measure_need
+from rankwise.need.measurement import STAGES, NeedSettings, measure_need
 from rankwise.need.report import need_report
-from rankwise.need.retrieval import Pool, draw_candidates, retrieve
+from rankwise.need.retrieval import NestedRetrieval, Pool, draw_candidates, pair_scores, retrieve
 from rankwise.need.training import Trainer
 
 QUICK = NeedSettings(steps=0, questions=1500)
@@ -238,3 +238,56 @@ def test_rank_grid_and_bisection():
     assert rank_grid(2) == [1, 2]
     for threshold in range(1, 21):
         assert smallest_rank(lambda rank, least=threshold: 1.0 if rank < least else 0.0, 20, 0.5) == threshold
+
+
+def test_scores_that_grow_by_ranks_equal_those_of_each_rank_alone():
+    vectors = gaussian(300, 12)
+    pool = Pool(vectors, vectors, own=True)
+    asked = draw_candidates(pool, 5, 1000, torch.Generator().manual_seed(0))
+    growing = NestedRetrieval(asked, vectors, vectors)
+    for rank in (7, 2, 12, 3, 7):
+        alone = retrieve(asked, vectors[:, :rank], vectors[:, :rank])
+        assert growing.at(rank).error == pytest.approx(alone.error, abs=1e-6)
+
+
+@pytest.mark.parametrize("keys", [40, 4000])
+def test_pair_scores_looked_up_or_computed_together_are_the_products(keys):
+    queries, vectors = gaussian(50, 6), gaussian(keys, 6, 1)
+    asked, members = torch.arange(50).repeat(2), torch.randint(keys, (100, 3))
+    expected = (vectors[members] * queries[asked].unsqueeze(1)).sum(-1)
+    torch.testing.assert_close(pair_scores(queries, vectors, asked, members), expected)
+
+
+def test_an_offset_far_beyond_the_spread_changes_no_answer():
+    keys = embedded(3000, 5, 16).double()
+    far = keys + 1e4
+    dot = replace(QUICK, similarity="dot")
+    assert measure_need(far, keys, settings=dot).need == measure_need(keys, keys, settings=dot).need
+    # directions around an offset differ in 5 dimensions, and along it by their squared distance
+    assert measure_need(far, settings=QUICK).need.value <= 6
+
+
+def clusters(rows):
+    """Vectors whose cluster decides who is near: the SVD weighs directions that do not tell clusters apart."""
+    which = torch.randint(30, (rows,), generator=torch.Generator().manual_seed(4))
+    return gaussian(30, 32, 3)[which] + 0.5 * gaussian(rows, 32, 5) * torch.logspace(0, -1.5, 32)
+
+
+@pytest.mark.parametrize(("keys", "trainings"), [(embedded(2000, 5, 12), 1), (clusters(4000), 2)])
+def test_forms_are_trained_only_where_that_could_lower_the_need(monkeypatch, keys, trainings):
+    trained_at = []
+    snapshots = Trainer._snapshots
+    monkeypatch.setattr(Trainer, "_snapshots", lambda self, rank: trained_at.append(rank) or snapshots(self, rank))
+    found = measure_need(keys, settings=NeedSettings(steps=60, questions=2000))
+    assert trained_at[0] == found.need_svd - 1
+    assert (len(trained_at) == 1) if trainings == 1 else (len(trained_at) >= trainings)
+    assert len(set(trained_at)) == len(trained_at)
+    assert found.need.value <= found.need_svd
+    assert max(trained_at) < found.need_svd
+
+
+def test_progress_counts_to_its_total():
+    told = []
+    measure_need(gaussian(200, 4), settings=QUICK, progress=lambda *said: told.append(said))
+    assert [done for _, done, _ in told] == list(range(1, STAGES + 1))
+    assert {total for *_, total in told} == {STAGES}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from rankwise.cli.output import console, print_json, require_target
+from rankwise.cli.progress import shown_progress
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.need.document import NeedSource
 
@@ -125,14 +126,14 @@ def _of_vectors(
     query_file = queries if queries is not None else path if query_tensor is not None else None
     if query_file is None and tensor is None and {"keys", "queries"} <= set(tensor_names(path)):
         query_file, query_tensor = path, "queries"
-    with _progress() as bar:
-        keys = read_vectors(path, tensor, seed=settings.seed, progress=bar.fraction(f"reading {path.name}"))
+    with shown_progress() as report:
+        keys = read_vectors(path, tensor, seed=settings.seed, progress=partial(report, f"reading {path.name}"))
         asking = None
         if query_file is not None:
-            read = bar.fraction(f"reading {query_file.name}")
+            read = partial(report, f"reading {query_file.name}")
             asking = read_vectors(query_file, query_tensor, seed=settings.seed, progress=read)
         rows = None if asking is None else asking.rows
-        measured = measure_need(keys.rows, rows, settings=settings, name=path.name, progress=bar.steps(path.name))
+        measured = measure_need(keys.rows, rows, settings=settings, name=path.name, progress=report)
     return [measured], NeedSource(
         kind="vectors",
         keys=Path(keys.name).name,
@@ -159,8 +160,8 @@ def _of_model(
 
     running = load_running(model)
     tokens, names = read_pieces(running, text, None, length=length, limit=limit)
-    with _progress() as bar:
-        found = measure_model_need(running, tokens, settings=settings, blocks=layers or None, progress=bar.steps)
+    with shown_progress() as report:
+        found = measure_model_need(running, tokens, settings=settings, blocks=layers or None, progress=report)
     return found, NeedSource(
         kind="attention inputs",
         model=model.resolve().name,
@@ -168,41 +169,6 @@ def _of_model(
         texts=tokens.shape[0],
         tokens_each=tokens.shape[1],
     )
-
-
-class _Bar:
-    """A progress bar on stderr, seen on a terminal only."""
-
-    def __init__(self, shown: Any) -> None:
-        self._shown = shown
-
-    def fraction(self, title: str) -> Callable[[int, int], None]:
-        task = self._shown.add_task(title, total=None)
-        return lambda done, total: self._shown.update(task, completed=done, total=total)
-
-    def steps(self, title: str) -> Callable[[str], None]:
-        """How many ranks a search visits is known when it ends; the bar's length is a guess that gives way."""
-        task, done, guess = self._shown.add_task(title, total=40), 0, 40
-
-        def tell(what: str) -> None:
-            nonlocal done, guess
-            done, guess = done + 1, max(guess, done + 4)
-            if what == "isotropic":  # the last step
-                guess = done
-            self._shown.update(task, completed=done, total=guess, description=f"{title}: {what}")
-
-        return tell
-
-
-@contextmanager
-def _progress() -> Iterator[_Bar]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    stderr = Console(stderr=True)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as shown:
-        yield _Bar(shown)
 
 
 def _print(report: NeedReport, figure: Path | None) -> None:

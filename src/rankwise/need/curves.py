@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rankwise.measure.bisection import smallest
 from rankwise.need.forms import Form
-from rankwise.need.retrieval import CandidateSets, Interval, Pool, Retrieved, bootstrap_weights, retrieve, scored
-
-
-@dataclass(frozen=True)
-class FormCurve:
-    """The forms of one rank, whose scores are averaged (several where they were drawn at random), and their origin."""
-
-    forms: list[Form]
-    origin: str
+from rankwise.need.retrieval import (
+    CandidateSets,
+    Interval,
+    NestedRetrieval,
+    Pool,
+    Retrieved,
+    bootstrap_weights,
+    scored,
+)
 
 
 @dataclass(frozen=True)
@@ -28,26 +28,37 @@ class CurvePoint:
     form: str
 
 
-class RankCurve:
-    """A family of forms, one for each rank, on one set of questions."""
+Retriever = Callable[[int], Retrieved]
+"""What forms of a rank bring back."""
 
-    def __init__(
-        self, pool: Pool, questions: CandidateSets, forms_at: Callable[[int], FormCurve], *, seed: int
-    ) -> None:
-        self._pool, self._questions, self._forms_at, self._seed = pool, questions, forms_at, seed
+
+def nested(pool: Pool, questions: CandidateSets, form: Form) -> Retriever:
+    """By the first coordinates of ``form``."""
+    return NestedRetrieval(questions, pool.queries @ form.left, pool.keys @ form.right).at
+
+
+class RankCurve:
+    """A family of forms, one or several of each rank, on one set of questions.
+
+    - ``retrievers``: of several, whose forms were drawn at random, errors and recalls are averaged.
+    - ``origin``: where its forms came from, or the function that says it of a rank.
+    """
+
+    def __init__(self, retrievers: Sequence[Retriever], origin: str | Callable[[int], str], *, seed: int) -> None:
+        self._retrievers, self._origin, self._seed = retrievers, origin, seed
         self._known: dict[int, CurvePoint] = {}
 
     def at(self, rank: int) -> CurvePoint:
         """The score at ``rank``, with the same bootstrap draws at every rank."""
         if rank not in self._known:
-            found = self._forms_at(rank)
-            weights = bootstrap_weights(len(self._questions.asked), self._seed)
-            scores = [scored(self._retrieved(form), weights) for form in found.forms]
+            outcomes = [retriever(rank) for retriever in self._retrievers]
+            weights = bootstrap_weights(len(outcomes[0].lost), self._seed)
+            scores = [scored(outcome, weights) for outcome in outcomes]
             self._known[rank] = CurvePoint(
                 rank,
                 _averaged([score.error for score in scores]),
                 _averaged([score.recall for score in scores]),
-                found.origin,
+                self._origin if isinstance(self._origin, str) else self._origin(rank),
             )
         return self._known[rank]
 
@@ -55,21 +66,8 @@ class RankCurve:
         """The error at ``rank`` alone, without its interval and not remembered."""
         if rank in self._known:
             return self._known[rank].error.value
-        errors = [self._retrieved(form).error for form in self._forms_at(rank).forms]
+        errors = [retriever(rank).error for retriever in self._retrievers]
         return sum(errors) / len(errors)
-
-    @property
-    def ranks(self) -> list[int]:
-        """The ranks looked at so far."""
-        return sorted(self._known)
-
-    @property
-    def points(self) -> list[CurvePoint]:
-        """What is known so far, by rank."""
-        return [self._known[rank] for rank in self.ranks]
-
-    def _retrieved(self, form: Form) -> Retrieved:
-        return retrieve(self._questions, self._pool.queries @ form.left, self._pool.keys @ form.right)
 
 
 def rank_grid(dim: int) -> list[int]:

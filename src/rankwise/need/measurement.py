@@ -4,8 +4,7 @@ The bound of ``theory.bounds`` is about isotropic data, where the need is close 
 queries have fewer intrinsic dimensions, so their need must be measured: retrieval error against rank
 (``retrieval`` defines it) on queries and keys that were held out, for four families of forms
 
-- best: query-weighted SVD, trained on from there where that helps on validation queries (``forms``,
-  ``training``),
+- best: query-weighted SVD, trained on from there where that helps (``forms``, ``training``, ``best_form``),
 - svd, pca, random: each without training;
 
 with the isotropic curve of the same dimension beside it as the worst case. A measurement of these vectors under one
@@ -17,7 +16,6 @@ Legend: Q queries, K keys, D dim.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -28,12 +26,14 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from rankwise.errors import InvalidInputError, ShapeError, require_choice, require_int, require_number
-from rankwise.need.curves import CurvePoint, FormCurve, RankCurve, isotropic_ranks, rank_grid, smallest_rank
+from rankwise.need.best_form import BestForms
+from rankwise.need.curves import CurvePoint, RankCurve, isotropic_ranks, nested, rank_grid, smallest_rank
 from rankwise.need.document import CandidatesNeed, IsotropicPoint
-from rankwise.need.forms import balanced_form, inner_product, intrinsic_dimension, moments, pca_form, random_form
+from rankwise.need.forms import balanced_form, intrinsic_dimension, moments, pca_form, random_form
 from rankwise.need.isotropic import isotropic_error, isotropic_need
 from rankwise.need.retrieval import CandidateSets, Interval, Pool, draw_candidates
 from rankwise.need.training import Trainer
+from rankwise.progress import Progress, silent
 from rankwise.theory.bounds import error_lower_bound
 
 Similarity = Literal["cosine", "dot"]
@@ -42,6 +42,8 @@ LEAST_ROWS = 20
 """Queries and keys are divided 5 : 2 : 3 into training, validation and test; each needs a few."""
 _OTHER_NUMBERS = (2, 16, 128, 1024)
 _RANDOM_DRAWS = 3
+STAGES = 6
+"""How often one measurement reports progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,73 +96,63 @@ class Need:
     notes: list[str]
 
 
-Progress = Callable[[str], None]
-"""Told what has just been done."""
-
-
 def measure_need(
     keys: Shaped[Tensor, "..."],
     queries: Shaped[Tensor, "..."] | None = None,
     *,
     settings: NeedSettings | None = None,
     name: str = "vectors",
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Need:
     """Measure ``keys`` [K, D] with ``queries`` [Q, D]; without queries the keys ask for each other."""
     settings = settings or NeedSettings()
-    tell = progress or (lambda done: None)
     own = queries is None
-    keys = _prepared("keys", keys, settings)
-    queries = keys if queries is None else _prepared("queries", queries, settings)
-    if queries.shape[1] != keys.shape[1]:
-        raise ShapeError(f"queries: expected vectors of the keys' dimension {keys.shape[1]}, got {queries.shape[1]}")
+    stages = iter(range(1, STAGES + 1))
+
+    def done(what: str) -> None:
+        progress(f"{name}: {what}", next(stages), STAGES)
+
+    asking = _prepared("keys" if queries is None else "queries", keys if queries is None else queries, settings)
+    scaled = asking if queries is None else _prepared("keys", keys, settings)
+    dim = scaled.shape[1]
+    if asking.shape[1] != dim:
+        raise ShapeError(f"queries: expected vectors of the keys' dimension {dim}, got {asking.shape[1]}")
+    centred = (scaled - scaled.mean(0)).float()
     generator = torch.Generator().manual_seed(settings.seed)
-    training, validation, test = _divided(queries, keys, own, generator)
+    training, validation, test = _divided(asking.float(), centred, own, generator)
     candidates = min(settings.candidates, *(pool.most_candidates for pool in (training, validation, test)))
-    notes = _notes(training, candidates, settings)
 
     of = moments(training.queries, training.keys)
     balanced, pca = balanced_form(of), pca_form(of)
     asked = _questions(validation, candidates, settings.questions, generator)
-    trainer = Trainer(training, validation, asked, balanced, candidates, settings.steps, settings.seed)
-    tell("moments and their SVD")
     questions = _questions(test, candidates, settings.questions, generator)
-    dim = keys.shape[1]
     randoms = [random_form(dim, generator) for _ in range(_RANDOM_DRAWS)]
+    done("moments and their SVD")
 
-    @cache
-    def best_at(rank: int) -> FormCurve:
-        found, origin = (inner_product(dim), "inner product") if rank == dim else trainer.best(rank)
-        tell(f"rank {rank}")
-        return FormCurve([found], origin)
-
-    def curve(forms_at: Callable[[int], FormCurve], asked: CandidateSets) -> RankCurve:
-        return RankCurve(test, asked, forms_at, seed=settings.seed)
-
+    families = {"svd": [balanced], "pca": [pca], "random": randoms}
     curves = {
-        "best": curve(best_at, questions),
-        "svd": curve(lambda rank: FormCurve([balanced.first(rank)], "svd"), questions),
-        "pca": curve(lambda rank: FormCurve([pca.first(rank)], "pca"), questions),
-        "random": curve(lambda rank: FormCurve([one.first(rank) for one in randoms], "random"), questions),
+        kind: RankCurve([nested(test, questions, form) for form in forms], kind, seed=settings.seed)
+        for kind, forms in families.items()
     }
-    for rank in rank_grid(dim):
-        curves["best"].at(rank)
+    plain = {kind: smallest_rank(curve.error, dim, settings.target) for kind, curve in curves.items()}
+    done("SVD, PCA, random forms")
+    trainer = Trainer(training, validation, asked, balanced, candidates, settings.steps, settings.seed)
+    best = BestForms(trainer, balanced, test, below=plain["svd"])
+    curves = {"best": best.curve(questions, seed=settings.seed), **curves}
     need = _need(curves["best"], dim, settings.target)
-    plain = {kind: smallest_rank(curves[kind].error, dim, settings.target) for kind in ("svd", "pca", "random")}
-    by_candidates = _by_candidates(test, candidates, dim, settings, lambda asked: curve(best_at, asked), generator)
-    tell("other numbers of candidates")
-    ranks = curves["best"].ranks
-    for kind in ("svd", "pca", "random"):
-        for rank in ranks:
-            curves[kind].at(rank)
-        tell(kind)
+    done("best forms")
+    by_candidates = _by_candidates(test, candidates, dim, settings, best, generator)
+    done("other numbers of candidates")
+    ranks = sorted({*rank_grid(dim), int(need.value), int(need.low), int(need.high)})
+    points = {kind: [curve.at(rank) for rank in ranks] for kind, curve in curves.items()}
+    done("intervals")
     isotropic = [_isotropic_point(dim, rank, candidates, settings.heads) for rank in isotropic_ranks(ranks, dim)]
-    tell("isotropic")
+    done("isotropic")
     return Need(
         name=name,
         dim=dim,
         keys=len(keys),
-        queries=len(queries),
+        queries=len(asking),
         own_queries=own,
         candidates=candidates,
         settings=settings,
@@ -169,17 +161,17 @@ def measure_need(
         need_pca=plain["pca"],
         need_random=plain["random"],
         need_isotropic=isotropic_need(dim, candidates, settings.target),
-        key_dimension=intrinsic_dimension(keys),
-        query_dimension=intrinsic_dimension(queries),
-        curves={kind: [point for point in one.points if point.rank in ranks] for kind, one in curves.items()},
+        key_dimension=intrinsic_dimension(scaled),
+        query_dimension=intrinsic_dimension(asking),
+        curves=points,
         isotropic=isotropic,
         by_candidates=by_candidates,
-        notes=notes,
+        notes=_notes(training, candidates, settings),
     )
 
 
 def _prepared(name: str, vectors: Tensor, settings: NeedSettings) -> Float[Tensor, "K D"]:
-    """Finite rows in float32, of unit length for the cosine, of mean square length 1 for the dot product."""
+    """Finite rows in float64, of unit length for the cosine, of mean square length 1 for the dot product."""
     if vectors.ndim != 2 or vectors.shape[1] < 2:
         raise ShapeError(f"{name}: expected [rows, dim] with dim of at least 2, got {list(vectors.shape)}")
     if not vectors.is_floating_point():
@@ -200,9 +192,9 @@ def _prepared(name: str, vectors: Tensor, settings: NeedSettings) -> Float[Tenso
         raise InvalidInputError(f"{name}: expected vectors that differ from zero, got none")
     if settings.similarity == "cosine":
         # the largest entry first: squares of huge or tiny entries leave the floats
-        return normalize(vectors.detach().double() / largest.unsqueeze(1), dim=1).float()
+        return normalize(vectors.detach().double() / largest.unsqueeze(1), dim=1)
     scaled = vectors.detach().double() / largest.max()
-    return (scaled / scaled.square().sum(1).mean().sqrt()).float()
+    return scaled / scaled.square().sum(1).mean().sqrt()
 
 
 def _divided(queries: Tensor, keys: Tensor, own: bool, generator: torch.Generator) -> tuple[Pool, Pool, Pool]:
@@ -239,21 +231,22 @@ def _by_candidates(
     candidates: int,
     dim: int,
     settings: NeedSettings,
-    best: Callable[[CandidateSets], RankCurve],
+    best: BestForms,
     generator: torch.Generator,
 ) -> list[CandidatesNeed]:
-    """Other numbers of candidates, as far as half of the held-out keys go, by the forms trained at ``candidates``."""
-    return [
-        CandidatesNeed(
-            candidates=size,
-            need=smallest_rank(best(_questions(test, size, settings.questions, generator)).error, dim, settings.target),
-            need_isotropic=isotropic_need(dim, size, settings.target),
-        )
-        for size in _OTHER_NUMBERS
-        if size != candidates and 2 * size <= test.most_candidates
-    ]
+    """Other numbers of candidates, as far as half of the held-out keys go, by the same best forms."""
+    found = []
+    for size in _OTHER_NUMBERS:
+        if size == candidates or 2 * size > test.most_candidates:
+            continue
+        asked = _questions(test, size, settings.questions, generator)
+        need = smallest_rank(best.curve(asked, seed=settings.seed).error, dim, settings.target)
+        isotropic = isotropic_need(dim, size, settings.target)
+        found.append(CandidatesNeed(candidates=size, need=need, need_isotropic=isotropic))
+    return found
 
 
+@cache
 def _isotropic_point(dim: int, rank: int, candidates: int, heads: int) -> IsotropicPoint:
     found = isotropic_error(dim, rank, candidates)
     bound = error_lower_bound(dim, rank, heads, values="any").value

@@ -12,7 +12,7 @@ Legend: T texts, N tokens, D dim.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 import torch
 from jaxtyping import Int64
@@ -20,8 +20,9 @@ from torch import Tensor
 
 from rankwise.errors import InvalidInputError
 from rankwise.models.running.model import AttentionCall, RunningModel
-from rankwise.need.measurement import Need, NeedSettings, Progress, measure_need
+from rankwise.need.measurement import STAGES, Need, NeedSettings, measure_need
 from rankwise.need.vectors import LARGEST_DIM
+from rankwise.progress import Progress, silent
 
 
 def measure_model_need(
@@ -30,7 +31,7 @@ def measure_model_need(
     *,
     settings: NeedSettings | None = None,
     blocks: Collection[int] | None = None,
-    progress: Callable[[str], Progress] | None = None,
+    progress: Progress = silent,
 ) -> list[Need]:
     """Measure the attention inputs of ``blocks`` (default: all, counted from 0 in the order they run)."""
     names = running.attention_names()
@@ -51,9 +52,17 @@ def measure_model_need(
             inputs = call.inputs.clone().flatten(0, 1)
             context = call.context.clone().flatten(0, 1) if call.crosses else None
             name = f"layer {call.index} ({call.name})"
-            tell = progress(name) if progress is not None else None
+            before, total = STAGES * len(found), STAGES * len(names if blocks is None else set(blocks))
             keys, queries = (inputs, None) if context is None else (context, inputs)
-            found.append(measure_need(keys, queries, settings=settings, name=name, progress=tell))
+            found.append(
+                measure_need(
+                    keys,
+                    queries,
+                    settings=settings,
+                    name=name,
+                    progress=lambda what, done, _: progress(what, before + done, total),
+                )
+            )
 
     running.watch(tokens, visit)
     return found

@@ -23,6 +23,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 _NUMBERS_AT_ONCE = 1 << 22
+_NUMBERS_REMEMBERED = 1 << 26
+_CHEAPER_TOGETHER = 64  # products of whole matrices for the price of one between rows that are looked up
+_EQUAL = 1e-13  # of their squared lengths: two keys that differ by less than float32 can tell
 _TINY = 1e-30  # of a mean distance: all keys are equal and any answer is right
 CONFIDENCE = 0.95
 BOOTSTRAP = 1000
@@ -76,14 +79,38 @@ def draw_candidates(pool: Pool, size: int, pairs: int, generator: torch.Generato
     queries = min(len(pool.queries), pairs)
     asked = torch.randperm(len(pool.queries), generator=generator)[:queries]
     repeats = -(-pairs // queries)
-    members = _members(asked.repeat_interleave(repeats), len(pool.keys), size, pool.own, generator)
-    distances = torch.empty(members.shape)
-    for part in _parts(len(members), size * pool.keys.shape[1]):
-        keys = pool.keys[members[part]]
-        queries_here = pool.queries[asked.repeat_interleave(repeats)[part]]
-        nearest = (keys @ queries_here.unsqueeze(-1)).squeeze(-1).argmax(-1)
-        distances[part] = (keys - keys[torch.arange(len(keys)), nearest].unsqueeze(1)).square().sum(-1)
-    return CandidateSets(asked, members.view(queries, repeats, size), distances.view(queries, repeats, size))
+    each = asked.repeat_interleave(repeats)
+    members = _members(each, len(pool.keys), size, pool.own, generator)
+    places = pair_scores(pool.queries, pool.keys, each, members).argmax(-1, keepdim=True)
+    nearest = members.gather(1, places)
+    exact = pool.keys.double()
+    squares = exact.square().sum(-1)
+    across = pair_scores(exact, exact, nearest.squeeze(1), members)
+    distances = squares[members] + squares[nearest] - 2 * across
+    distances[distances < _EQUAL * (squares[members] + squares[nearest])] = 0.0
+    shape = (queries, repeats, size)
+    return CandidateSets(asked, members.view(shape), distances.scatter(1, places, 0.0).float().view(shape))
+
+
+def pair_scores(
+    queries: Float[Tensor, "Q2 R"], keys: Float[Tensor, "K R"], asked: Int[Tensor, " P"], members: Int[Tensor, "P N"]
+) -> Float[Tensor, "P N"]:
+    """``queries[asked[p]] . keys[members[p, n]]``, from whichever is less work: all products, or only those asked."""
+    scores = torch.empty(members.shape, dtype=queries.dtype)
+    different, place = asked.unique(return_inverse=True)
+    if len(different) * len(keys) <= _CHEAPER_TOGETHER * members.numel():
+        rows = max(1, _NUMBERS_AT_ONCE // len(keys))
+        order = place.argsort(stable=True)
+        ends = place.bincount(minlength=len(different)).cumsum(0)
+        for start in range(0, len(different), rows):
+            stop = min(start + rows, len(different))
+            part = order[int(ends[start - 1]) if start else 0 : int(ends[stop - 1])]
+            table = queries[different[start:stop]] @ keys.mT
+            scores[part] = table[place[part].unsqueeze(1) - start, members[part]]
+        return scores
+    for part in _parts(len(members), members.shape[1] * keys.shape[1]):
+        scores[part] = (keys[members[part]] @ queries[asked[part]].unsqueeze(-1)).squeeze(-1)
+    return scores
 
 
 @dataclass(frozen=True)
@@ -101,16 +128,45 @@ class Retrieved:
 
 def retrieve(sets: CandidateSets, queries: Float[Tensor, "Q2 R"], keys: Float[Tensor, "K R"]) -> Retrieved:
     """What the form brings back whose projected queries and keys (of the whole pool) are given."""
-    count, repeats, size = sets.members.shape
-    members, distances = sets.members.flatten(0, 1), sets.distances.flatten(0, 1)
-    asked = sets.asked.repeat_interleave(repeats)
-    lost = torch.empty(len(members))
-    for part in _parts(len(members), size * keys.shape[1]):
-        scores = (keys[members[part]] @ queries[asked[part]].unsqueeze(-1)).squeeze(-1)
-        lost[part] = distances[part].gather(1, scores.argmax(-1, keepdim=True)).squeeze(1)
-    lost = lost.view(count, repeats)
+    asked = sets.asked.repeat_interleave(sets.members.shape[1])
+    return retrieved(sets, pair_scores(queries, keys, asked, sets.members.flatten(0, 1)))
+
+
+def retrieved(sets: CandidateSets, scores: Float[Tensor, "P N"]) -> Retrieved:
+    """What is brought back by the scores of all candidates of all questions."""
+    lost = sets.distances.flatten(0, 1).gather(1, scores.argmax(-1, keepdim=True)).view(sets.members.shape[:2])
     # equal keys are equal answers, whichever of them came back
     return Retrieved(lost.mean(1), sets.distances.mean((1, 2)), (lost == 0).float().mean(1))
+
+
+class NestedRetrieval:
+    """Retrieval by the first r of one list of coordinates, for any r: scores grow by the coordinates between two ranks.
+
+    A curve over all ranks so costs about as much as its last point.
+
+    - ``queries``, ``keys``: the whole pool in those coordinates.
+    """
+
+    def __init__(self, sets: CandidateSets, queries: Float[Tensor, "Q2 P"], keys: Float[Tensor, "K P"]) -> None:
+        self._sets, self._queries, self._keys = sets, queries, keys
+        self._asked = sets.asked.repeat_interleave(sets.members.shape[1])
+        self._members = sets.members.flatten(0, 1)
+        self._scores: dict[int, Tensor] = {0: torch.zeros(self._members.shape)}
+
+    def at(self, rank: int) -> Retrieved:
+        """By the first ``rank`` coordinates."""
+        return retrieved(self._sets, self._scores_at(min(rank, self._queries.shape[1])))
+
+    def _scores_at(self, rank: int) -> Tensor:
+        if rank in self._scores:
+            return self._scores[rank]
+        below = max(known for known in self._scores if known < rank)
+        between = slice(below, rank)
+        added = pair_scores(self._queries[:, between], self._keys[:, between], self._asked, self._members)
+        scores = self._scores[below] + added
+        if len(self._scores) * scores.numel() <= _NUMBERS_REMEMBERED:
+            self._scores[rank] = scores
+        return scores
 
 
 @lru_cache(maxsize=2)
