@@ -4,7 +4,8 @@ Every constructor returns a module that is called like the layer, ``module(queri
 and points [B, N, D], and answers [B, Q, D]. Legend: d = dim, H heads, r rank.
 
 Theorems of Amsel, Yehudai and Bruna (2024): ``exact_nearest``, and that two rank-1 layers approximate the target for
-N = 2 (``majority_vote`` is their construction). ``soft_vote`` and ``linear_scores`` are ours. The others are the random
+N = 2 (``majority_vote`` is their construction). ``soft_vote`` and ``linear_scores`` are ours, ``selecting_head`` is a
+textbook projection. The others are the random
 features and toy cases whose errors have closed forms (rankwise.theory.kernels).
 """
 
@@ -93,6 +94,34 @@ def random_subspaces(
         raise InvalidInputError(f"rank: expected at most dim={dim}, got {rank}")
     frame = torch.linalg.qr(torch.randn(heads, dim, rank, generator=generator, dtype=torch.float64)).Q
     return _hardmax_heads(frame, frame, weights, dtype)
+
+
+@torch.no_grad()
+def selecting_head(projection: Float[Tensor, "R D"], *, dtype: torch.dtype = torch.float32) -> MultiheadAttention:
+    """``X hardmax(X^T P^T P y)`` with a given P [R, D]: among points seen through R coordinates, the largest score.
+
+    Rows of a random rotation are a Johnson-Lindenstrauss projection (rankwise.theory.selection has its accuracy on
+    random codes), those of ``discriminant_directions`` the best linear discriminant of given codes.
+    """
+    rank, dim = projection.shape
+    head = MultiheadAttention(dim, 1, rank, value_rank=dim, scores="hardmax", bias=False, dtype=dtype)
+    for weight, matrix in (
+        (head.q_weight, projection),
+        (head.k_weight, projection),
+        (head.v_weight, torch.eye(dim)),
+        (head.o_weight, torch.eye(dim)),
+    ):
+        weight.copy_(matrix[None])
+    return head
+
+
+def discriminant_directions(codes: Float[Tensor, "N D"]) -> Float[Tensor, "D D"]:
+    """Orthonormal rows, most telling first: the directions along which ``codes`` differ most.
+
+    Fisher's linear discriminant of N classes with these means and isotropic noise: the principal axes of the codes.
+    """
+    _, _, directions = torch.linalg.svd(codes - codes.mean(dim=0), full_matrices=True)
+    return directions
 
 
 def equispaced_plane(heads: int, *, dtype: torch.dtype = torch.float32) -> GeneralizedHeads:

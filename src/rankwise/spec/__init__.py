@@ -12,6 +12,7 @@ from rankwise.spec.neighbors import NeighborSpec
 from rankwise.spec.optim import LrMultipliers, OptimSpec
 from rankwise.spec.read import from_plain, parse_json, parse_toml, read_spec
 from rankwise.spec.run import RunSpec
+from rankwise.spec.select import SelectSpec
 from rankwise.spec.sweep import Axis, SweepSpec, vary
 from rankwise.spec.task import TaskSpec, register_task
 from rankwise.spec.text import TextSpec
@@ -32,6 +33,7 @@ __all__ = [
     "OptimSpec",
     "RotarySpec",
     "RunSpec",
+    "SelectSpec",
     "SweepSpec",
     "TaskSpec",
     "TextSpec",

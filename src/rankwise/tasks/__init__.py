@@ -9,6 +9,7 @@ from rankwise.tasks.linear_scores import linear_scores_error
 from rankwise.tasks.match import Match
 from rankwise.tasks.neighbors import BiasedNearestNeighbor, FarthestNeighbor, NearestNeighbor, NeighborTask
 from rankwise.tasks.points import Gaussian, Orthogonal, PointLaw, PowerLaw, Rows, Uniform
+from rankwise.tasks.select import Select
 from rankwise.tasks.task import Task
 from rankwise.tasks.text import Text
 
@@ -28,6 +29,7 @@ __all__ = [
     "PointLaw",
     "PowerLaw",
     "Rows",
+    "Select",
     "Task",
     "Text",
     "TokenBatch",
