@@ -211,7 +211,8 @@ def test_masked_models_are_measured_on_the_same_hidden_tokens():
     with pytest.raises(InvalidInputError, match="mask token"):
         cost_meter(running, tokens())
     tokenizer = type("Tokenizer", (), {"mask_token_id": 3})()
-    meter = cost_meter(running_from(running.model, objective="masked", tokenizer=tokenizer), tokens(texts=4))
+    running = running_from(running.model, objective="masked", tokenizer=tokenizer)
+    meter = cost_meter(running, tokens(texts=4))
     assert meter.measure(running)["cost"] == 0
 
 

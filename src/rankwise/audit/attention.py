@@ -31,6 +31,7 @@ from rankwise.audit.mask_baseline import SeenMask, barrier, random_head_rank, se
 from rankwise.audit.report import AttentionBaseline, AttentionOfHead, AttentionOfLayer, AttentionReport
 from rankwise.measure import effective_rank, energy_rank, hardmax_rank, numerical_rank, stable_rank
 from rankwise.models.running.model import AttentionCall, RunningModel
+from rankwise.models.running.sanity import RunSanity
 from rankwise.models.running.texts import texts_a_pass
 from rankwise.nn.factored import FactoredMatrix
 
@@ -250,10 +251,14 @@ def _pattern_and_content(A: Float[Tensor, "T N M"], visible: Bool[Tensor, "N M"]
     return float((mean - uniform).square().sum()) - content / texts, content
 
 
-def attention_report(layers: Sequence[LayerAttention], *, texts: int, source: Sequence[str]) -> AttentionReport:
+def attention_report(
+    layers: Sequence[LayerAttention], *, texts: int, source: Sequence[str], sanity: RunSanity | None = None
+) -> AttentionReport:
     """What was measured as plain numbers, the part ``attention`` of an audit."""
     tokens = layers[0].queries if layers else 0
-    return AttentionReport(texts=texts, tokens=tokens, source=tuple(source), layers=tuple(map(_of_layer, layers)))
+    return AttentionReport(
+        texts=texts, tokens=tokens, source=tuple(source), layers=tuple(map(_of_layer, layers)), sanity=sanity
+    )
 
 
 def _of_layer(layer: LayerAttention) -> AttentionOfLayer:

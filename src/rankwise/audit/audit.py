@@ -60,6 +60,19 @@ def audit_weights(
     )
 
 
+def report_without_weights(source: TensorSource, reason: str) -> AuditReport:
+    """The report of a model that can be run, but whose weights cannot be placed for ``reason``."""
+    return AuditReport(
+        model=source.name,
+        architecture=str(source.config.get("model_type", ""))[:200],
+        file_format=source.format,
+        storage={},
+        layers=(),
+        not_audited=(NotAudited("weights", reason[:1000]),),
+        notes=(),
+    )
+
+
 def _audit_layer(weights: LayerWeights, *, heads_of_model: int, pairs_of_model: int) -> LayerReport:
     """Measure one folded layer; the two counts widen the intervals so that they hold for the whole model."""
     ref = weights.ref

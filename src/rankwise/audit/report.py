@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rankwise.models.running.sanity import RunSanity
 from rankwise.shapes.shape import LatentShape
 from rankwise.spec.document import read_document, to_document, write_document
 from rankwise.spec.fields import Words
@@ -221,6 +222,8 @@ class AttentionReport:
     tokens: int
     source: tuple[Words, ...]
     layers: tuple[AttentionOfLayer, ...]
+    sanity: RunSanity | None = None
+    """Whether the model was fed what it was trained on; None in reports written before that was measured."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from rankwise.audit.report import AttentionOfHead, AttentionOfLayer, AttentionReport
 from rankwise.cli.output import console
+from rankwise.cli.sanity_lines import print_sanity
 
 _NAMED = 3
 
@@ -23,6 +24,7 @@ def print_attention(attention: AttentionReport) -> None:
     out.print(_table(attention))
     for line in _details(attention):
         out.print(Text(line), soft_wrap=True)
+    print_sanity(attention.sanity)
 
 
 def _heads(attention: AttentionReport) -> list[tuple[AttentionOfLayer, AttentionOfHead]]:

@@ -83,11 +83,20 @@ def audit(
     from rankwise.models.layouts import place
 
     source = open_model(model, config=config, download=download)
-    placement = place(source, names)  # mistakes are told before torch is loaded
-    run = _ready_to_run(source.path, text, tokens, length, pieces) if text or tokens is not None else None
-    from rankwise.audit.audit import audit_weights
+    runs = bool(text) or tokens is not None
+    try:
+        placement = place(source, names)  # mistakes are told before torch is loaded
+    except InvalidInputError as error:
+        if not runs or names is not None:
+            raise
+        placement, unknown = None, str(error)  # a model can be run without knowing how its weights are laid out
+    run = _ready_to_run(source.path, text, tokens, length, pieces) if runs else None
+    from rankwise.audit.audit import audit_weights, report_without_weights
 
-    report = audit_weights(source, placement, progress=_with_bar)
+    if placement is None:
+        report = report_without_weights(source, unknown)
+    else:
+        report = audit_weights(source, placement, progress=_with_bar)
     _write(report, output)  # before the model is run, so that its failure does not lose the weights' report
     if run is not None:
         report = replace(report, attention=run())
@@ -123,18 +132,20 @@ def _ready_to_run(
     from rankwise.audit.attention import attention_report, measure_attention
     from rankwise.cli.progress import shown_progress
     from rankwise.cli.reading_texts import read_pieces
+    from rankwise.models.running.losses import run_sanity
     from rankwise.models.running.model import load_running
 
     require_int("--pieces", pieces, minimum=1)
     running = load_running(model)
-    sequences, source = read_pieces(running, text, tokens, length=length, limit=pieces)
+    read = read_pieces(running, text, tokens, length=length, limit=pieces)
 
     def run() -> AttentionReport:
         with shown_progress() as report:
+            sanity = run_sanity(running, read)
             layers = measure_attention(
-                running, sequences, progress=lambda done, total: report("Attention on texts", done, total)
+                running, read.tokens, progress=lambda done, total: report("Attention on texts", done, total)
             )
-        return attention_report(layers, texts=len(sequences), source=source)
+        return attention_report(layers, texts=len(read.tokens), source=read.sources, sanity=sanity)
 
     return run
 

@@ -17,6 +17,10 @@ _NAMED = 3
 def print_report(report: AuditReport) -> None:
     """Everything on stdout; names from files never act as markup."""
     out = console()
+    if not report.layers:  # a model of no known layout that was only run
+        for item in report.not_audited:
+            out.print(Text(f"{report.model}: {item.what} not audited: {item.reason}"), soft_wrap=True)
+        return
     for line in headline(report):
         out.print(Text(line), style="bold", soft_wrap=True)
     out.print(_layers_table(report))

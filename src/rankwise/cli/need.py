@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,10 +12,12 @@ import tyro
 
 from rankwise.cli.output import console, print_json, require_target
 from rankwise.cli.progress import shown_progress
+from rankwise.cli.sanity_lines import print_sanity
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.need.document import NeedSource
 
 if TYPE_CHECKING:
+    from rankwise.models.running.sanity import RunSanity
     from rankwise.need.document import NeedAsked, NeedMeasurement, NeedReport
     from rankwise.need.measurement import Need, NeedSettings
 
@@ -93,14 +96,15 @@ def need(
     if model is not None:
         if queries is not None or tensor is not None or query_tensor is not None:
             raise InvalidInputError("--queries, --tensor, --query-tensor: not with --model, whose inputs are measured")
-        found, source = _of_model(model, text, layers, length, texts, settings)
+        found, source, sanity = _of_model(model, text, layers, length, texts, settings)
     else:
+        sanity = None
         assert vectors is not None
         of_model = {"--text": text or None, "--layers": layers or None, "--length": length, "--texts": texts}
         for option in (option for option, value in of_model.items() if value is not None):
             raise InvalidInputError(f"{option}: only with --model, got a file of vectors")
         found, source = _of_vectors(vectors, queries, tensor, query_tensor, settings)
-    report = need_report(found, source)
+    report = replace(need_report(found, source), sanity=sanity)
     if output is not None:
         report.write(output)
     if figure is not None:
@@ -150,25 +154,28 @@ def _of_model(
     length: int | None,
     texts: int | None,
     settings: NeedSettings,
-) -> tuple[list[Need], NeedSource]:
+) -> tuple[list[Need], NeedSource, RunSanity]:
     if not text:
         raise InvalidInputError("--model: expected --text FILE with it, to have something to run the model on")
     limit = 32 if texts is None else require_int("--texts", texts, minimum=1)
     from rankwise.cli.reading_texts import read_pieces
+    from rankwise.models.running.losses import run_sanity
     from rankwise.models.running.model import load_running
     from rankwise.need.model import measure_model_need
 
     running = load_running(model)
-    tokens, names = read_pieces(running, text, None, length=length, limit=limit)
+    read = read_pieces(running, text, None, length=length, limit=limit)
+    sanity = run_sanity(running, read)
     with shown_progress() as report:
-        found = measure_model_need(running, tokens, settings=settings, blocks=layers or None, progress=report)
-    return found, NeedSource(
+        found = measure_model_need(running, read.tokens, settings=settings, blocks=layers or None, progress=report)
+    source = NeedSource(
         kind="attention inputs",
         model=model.resolve().name,
-        text=tuple(names),
-        texts=tokens.shape[0],
-        tokens_each=tokens.shape[1],
+        text=read.sources,
+        texts=read.tokens.shape[0],
+        tokens_each=read.tokens.shape[1],
     )
+    return found, source, sanity
 
 
 def _print(report: NeedReport, figure: Path | None) -> None:
@@ -185,6 +192,7 @@ def _print(report: NeedReport, figure: Path | None) -> None:
         least = min(measurements, key=lambda one: one.need)
         out.print(Text(f"Most demanding: {worst.name} ({worst.need}); least: {least.name} ({least.need})."))
     out.print(Text(f"\n{_reading(worst, settings)}"))
+    print_sanity(report.sanity)
     for note in dict.fromkeys(note for one in measurements for note in one.notes):
         out.print(Text(f"Note: {note}."))
     if figure is not None:

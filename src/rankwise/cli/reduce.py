@@ -75,7 +75,8 @@ def reduce(
     )
 
     def read_texts(running: RunningModel) -> SplitTexts:
-        return split_texts(*read_pieces(running, text, tokens, length=length, limit=pieces))
+        read = read_pieces(running, text, tokens, length=length, limit=pieces)
+        return split_texts(read.tokens, read.sources)
 
     with shown_progress() as progress:
         given = read_texts if text or tokens is not None else None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rankwise.errors import InvalidInputError
+from rankwise.models.running.sanity import RunSanity
 from rankwise.spec.document import read_document, to_document, write_document
 from rankwise.spec.fields import Words
 
@@ -128,6 +129,8 @@ class NeedReport:
     source: NeedSource
     settings: NeedAsked
     measurements: tuple[NeedMeasurement, ...]
+    sanity: RunSanity | None = None
+    """Where a model was run: whether it was fed what it was trained on."""
 
     def __post_init__(self) -> None:
         if not self.measurements:

@@ -17,14 +17,13 @@ from typing import Any, Literal, Protocol
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
-from torch.nn.functional import cross_entropy, normalize
+from torch.nn.functional import normalize
 
 from rankwise.errors import InvalidInputError
+from rankwise.models.running.losses import hidden_places, require_mask_token, token_loss
 from rankwise.models.running.model import RunningModel
 from rankwise.models.running.texts import texts_a_pass
 from rankwise.spec.strict_json import read_json_object
-
-_HIDDEN_SHARE = 0.15
 
 
 class CostMeter(Protocol):
@@ -44,25 +43,12 @@ class LanguageLoss:
 
     tokens: Int64[Tensor, "T N"]
     hidden: Bool[Tensor, "T N"] | None
-    mask_token: int | None
     unit: str = "nats a token above the original's loss"
     original: float | None = None
 
     def measure(self, running: RunningModel) -> Mapping[str, float]:
         """``loss`` and ``cost``; the first model measured is the original."""
-        total, count = 0.0, 0
-        together = texts_a_pass(self.tokens.shape[1] * running.vocabulary)
-        for part in range(0, len(self.tokens), together):
-            tokens = self.tokens[part : part + together]
-            if self.hidden is None:
-                logits, wanted = running(tokens).logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()
-            else:
-                hidden = self.hidden[part : part + together]
-                shown = tokens.masked_fill(hidden, self.mask_token or 0)
-                logits, wanted = running(shown).logits[hidden], tokens[hidden]
-            total += float(cross_entropy(logits, wanted, reduction="none").double().sum())
-            count += len(wanted)
-        loss = total / count
+        loss = token_loss(running, self.tokens, self.hidden)
         self.original = loss if self.original is None else self.original
         return {"cost": loss - self.original, "loss": loss}
 
@@ -108,19 +94,10 @@ def cost_meter(running: RunningModel, tokens: Int64[Tensor, "T N"], *, seed: int
             )
         meter = EmbeddingAgreement(tokens, pooling_of(running))
     elif running.objective == "causal":
-        meter = LanguageLoss(tokens, None, None)
+        meter = LanguageLoss(tokens, None)
     else:
-        mask_token = getattr(running.tokenizer, "mask_token_id", None)
-        if mask_token is None:
-            raise InvalidInputError(
-                f"{running.path}: expected a tokenizer with a mask token, which a masked language model is measured "
-                f"with, got none"
-            )
-        draw = torch.rand(tokens.shape, generator=torch.Generator().manual_seed(seed))
-        hidden = draw < _HIDDEN_SHARE
-        hidden[:, [0, -1]] = False  # special tokens
-        hidden[:, tokens.shape[1] // 2] = True  # at least one in every text
-        meter = LanguageLoss(tokens, hidden, mask_token)
+        require_mask_token(running)
+        meter = LanguageLoss(tokens, hidden_places(tokens, seed=seed))
     meter.measure(running)
     return meter
 

@@ -26,7 +26,7 @@ def packaged(package, inside):
 
 
 def check(running, source, length):
-    pieces = text_sequences([Path(importlib.util.__file__)], running.tokenizer, length=length, limit=6)
+    pieces = text_sequences([Path(importlib.util.__file__)], running.tokenizer, length=length, limit=6).tokens
     reducer = prepare(source, running, pieces[:2])
     layers = reducer.layers["weights"]
     weights = dict(

@@ -210,6 +210,62 @@ def test_a_model_of_images_cannot_be_run_on_texts(tmp_path):
         load_running(saved(tiny_model("vit"), tmp_path / "m"))
 
 
+def test_failures_in_a_models_own_code_are_messages(tmp_path):
+    class Broken(torch.nn.Module):
+        def forward(self, *args, **kwargs):
+            raise AttributeError("no such thing")
+
+    running = running_from(tiny_model("bert"), objective="embedding")
+    running.model.encoder.layer[1] = Broken()
+    with pytest.raises(InvalidInputError, match="BertModel to run on token ids alone, got AttributeError: no such"):
+        running(tokens())
+    text = {"vocab_size": 50, "hidden_size": 40, "num_attention_heads": 5, "num_hidden_layers": 1}
+    config = transformers.CLIPConfig(text_config=text, vision_config=text | {"image_size": 16, "patch_size": 8})
+    with pytest.raises(InvalidInputError, match="transformers can build"):
+        load_running(saved(transformers.CLIPModel._from_config(config), tmp_path / "m"))
+
+
+def test_what_a_visitor_raises_is_not_taken_for_the_models_failure():
+    running = running_from(tiny_model("bert"), objective="embedding")
+
+    def visit(call):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        running.watch(tokens(), visit)
+
+
+def test_shared_layers_count_every_run():
+    config = transformers.AlbertConfig(
+        vocab_size=50, embedding_size=24, hidden_size=40, num_attention_heads=5, intermediate_size=44,
+        num_hidden_layers=4, max_position_embeddings=20,
+    )  # fmt: skip
+    running = running_from(transformers.AlbertModel._from_config(config), objective="embedding")
+    assert len(running.attention_names()) == 4
+    assert len(set(running.attention_names())) == 1
+    calls = []
+    running.watch(tokens(), lambda call: calls.append(call.index))
+    assert calls == [0, 1, 2, 3]
+
+
+def test_an_encoder_without_its_head_is_loaded_by_the_weights_it_has(tmp_path):
+    config = transformers.MPNetConfig(
+        vocab_size=50, hidden_size=40, num_attention_heads=5, intermediate_size=44, num_hidden_layers=1
+    )
+    folder = saved(transformers.MPNetModel._from_config(config), tmp_path / "m")
+    running = load_running(edited(folder, architectures=["MPNetForMaskedLM"]))
+    assert (running.objective, type(running.model).__name__) == ("embedding", "MPNetModel")
+
+
+@pytest.mark.parametrize(
+    "lie", [{"vocab_size": 10**8}, {"intermediate_size": 10**9}, {"max_position_embeddings": 10**9}]
+)
+def test_a_config_that_asks_for_more_than_the_files_hold_allocates_nothing(tmp_path, lie):
+    folder = edited(saved(tiny_model("bert"), tmp_path / "m"), **lie)
+    with pytest.raises(InvalidInputError, match="files of this size can hold"):
+        load_running(folder)
+
+
 def test_a_path_that_is_not_there_is_never_looked_for_elsewhere(tmp_path):
     with pytest.raises(InvalidInputError, match="never downloaded"):
         load_running(tmp_path / "gpt2")

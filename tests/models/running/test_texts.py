@@ -13,13 +13,11 @@ from rankwise.models.running.texts import text_sequences, texts_a_pass, token_se
 
 
 class Words:
-    """Every word is a token, its length the id; 1 and 2 enclose a piece."""
+    """Every word is a token, its length the id; 101 and 102 enclose a piece."""
 
-    is_fast = True
-
-    def __call__(self, text, *, truncation, max_length, return_overflowing_tokens, verbose):
-        ids, inner = [len(word) for word in text.split()], max_length - 2
-        return {"input_ids": [[1, *ids[at : at + inner], 2] for at in range(0, len(ids), inner)] or [[1, 2]]}
+    def __call__(self, text, *, add_special_tokens=True, verbose):
+        ids = [len(word) for word in text.split()]
+        return {"input_ids": [101, *ids, 102] if add_special_tokens else ids}
 
 
 def written(tmp_path, name, content):
@@ -31,14 +29,16 @@ def test_pieces_are_whole_and_taken_from_files_in_turn(tmp_path):
     first = written(tmp_path, "a.txt", "a " * 7)
     second = written(tmp_path, "b.txt", "bbb " * 6)
     pieces = text_sequences([first, second], Words(), length=5)
-    assert pieces.tolist() == [[1, 1, 1, 1, 2], [1, 3, 3, 3, 2]] * 2
-    assert len(text_sequences([first, second], Words(), length=5, limit=3)) == 3
+    assert pieces.tokens.tolist() == [[101, 1, 1, 1, 102], [101, 3, 3, 3, 102]] * 2
+    assert pieces.sources == ("a.txt", "b.txt")
+    assert pieces.used == pytest.approx(12 / 13, rel=0.1)
+    assert len(text_sequences([first, second], Words(), length=5, limit=3).tokens) == 3
 
 
 def test_tokenizers_written_in_python_give_every_piece_too(tmp_path):
     transformers = pytest.importorskip("transformers")
     file, tokenizer = written(tmp_path, "a.txt", "abcdefghij" * 5), transformers.ByT5Tokenizer()
-    pieces = text_sequences([file], tokenizer, length=16)
+    pieces = text_sequences([file], tokenizer, length=16).tokens
     assert pieces.shape == (3, 16)
     assert "".join(tokenizer.batch_decode(pieces, skip_special_tokens=True)) == ("abcdefghij" * 5)[:45]
     assert pieces[:, -1].tolist() == [tokenizer.eos_token_id] * 3
@@ -67,12 +67,12 @@ def test_ids_come_back_from_json_and_npy(tmp_path_factory, rows):
     np.save(folder / "ids.npy", np.array(rows))
     (folder / "ids.json").write_text(json.dumps(rows))
     for name in ("ids.npy", "ids.json"):
-        assert torch.equal(token_sequences(folder / name, vocabulary=10), torch.tensor(rows))
+        assert torch.equal(token_sequences(folder / name, vocabulary=10).tokens, torch.tensor(rows))
 
 
 def test_one_long_list_is_cut(tmp_path):
     path = written(tmp_path, "ids.json", json.dumps(list(range(10))))
-    assert token_sequences(path, vocabulary=10, length=4).tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert token_sequences(path, vocabulary=10, length=4).tokens.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
 @pytest.mark.parametrize(

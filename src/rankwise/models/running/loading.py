@@ -11,15 +11,17 @@ import io
 import json
 import os
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from rankwise.errors import InvalidInputError, MissingExtraError
-from rankwise.models.files.source import open_model
+from rankwise.errors import InvalidInputError, MissingExtraError, RankwiseError
+from rankwise.models.files.source import ModelSource, open_model
+from rankwise.models.running.tokenizer import find_tokenizer
 
 Objective = Literal["causal", "masked", "embedding"]
 """What the model was trained for: the next token, a hidden token, or a vector a text."""
@@ -30,61 +32,108 @@ _OBJECTIVES: tuple[tuple[str, Objective], ...] = (
     ("MaskedLM", "masked"),
 )
 _UNUSED_PARTS = ("pooler.",)  # a summary of the first token that neither attention nor mean pooling looks at
+_NUMBERS_A_BYTE, _BUFFERS = 2, 2**24
+"""The densest storage has four bits a number; tables of positions are made and not stored."""
 
 
-def load_pretrained(path: Path) -> tuple[Any, Any, Objective]:
-    """``(model, tokenizer or None, objective)`` of a model directory with safetensors, or of one GGUF file.
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """A model in eval mode, float32, on the CPU, with eager attention, and what belongs to it."""
 
-    The model is in eval mode, float32, on the CPU, with eager attention.
+    model: Any
+    tokenizer: Any
+    """None where there is none that fits."""
+    no_tokenizer_because: str | None
+    objective: Objective
+
+
+def load_pretrained(path: Path) -> Loaded:
+    """The model of a directory with safetensors, or of one GGUF file.
+
+    A language model without its head, as sentence encoders are often published, is loaded as an encoder, whatever its
+    configuration calls it.
     """
     transformers = _transformers()
     if path.suffix == ".gguf":
         _require_gguf()
-    _require_weights(path)
+    stored = _require_weights(path)
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     if path.suffix == ".gguf":
         source, options["gguf_file"] = path.parent, path.name
     else:
         source = path
-    with _quiet(), _as_user_errors(path):
+    with _quiet(), model_errors(path, "a model that transformers can build from its own source"):
         config = transformers.AutoConfig.from_pretrained(source, **options)
         objective = _objective(config, gguf=path.suffix == ".gguf")
-        auto = {
-            "causal": transformers.AutoModelForCausalLM,
-            "masked": transformers.AutoModelForMaskedLM,
-            "embedding": transformers.AutoModel,
-        }[objective]
-        if "gguf_file" not in options:
-            options["use_safetensors"] = True
-        model, info = auto.from_pretrained(
-            source, dtype=torch.float32, attn_implementation="eager", output_loading_info=True, **options
-        )
-        options.pop("use_safetensors", None)
-        tokenizer = _tokenizer(transformers, source, options)
-    missing = sorted(key for key in info["missing_keys"] if not any(part in key for part in _UNUSED_PARTS))
+        model, missing = _built(transformers, source, options, config, objective, stored)
+        if missing and objective != "embedding":
+            headless, missing_below = _built(transformers, source, options, config, "embedding", stored)
+            if not missing_below:
+                model, missing, objective = headless, [], "embedding"
+        if not missing:
+            _require_token_reader(model, path)
+            gguf = stored.config if path.suffix == ".gguf" else None
+            rows = model.get_input_embeddings().num_embeddings
+            found = find_tokenizer(transformers, source, options, vocabulary=rows, gguf=gguf)
     if missing:
         raise InvalidInputError(
             f"{path}: expected weights for every part of {type(model).__name__}, got none for {len(missing)}, such as "
             f"{missing[0]}; they would keep random values, and nothing measured would mean anything"
         )
+    return Loaded(
+        model=model.eval(),
+        tokenizer=found.tokenizer,
+        no_tokenizer_because=found.missing_because,
+        objective=objective,
+    )
+
+
+def _built(
+    transformers: Any, source: Path, options: Mapping[str, Any], config: Any, objective: Objective, stored: ModelSource
+) -> tuple[Any, list[str]]:
+    """The model, and the weights that it would keep at random."""
+    auto = {
+        "causal": transformers.AutoModelForCausalLM,
+        "masked": transformers.AutoModelForMaskedLM,
+        "embedding": transformers.AutoModel,
+    }[objective]
+    _require_room(auto, config, stored)
+    safetensors = {} if "gguf_file" in options else {"use_safetensors": True}
+    model, info = auto.from_pretrained(
+        source, dtype=torch.float32, attn_implementation="eager", output_loading_info=True, **options, **safetensors
+    )
+    return model, sorted(key for key in info["missing_keys"] if not any(part in key for part in _UNUSED_PARTS))
+
+
+def _require_room(auto: Any, config: Any, stored: ModelSource) -> None:
+    """That the config asks for no more numbers than the files hold, seen before any of them is allocated."""
+    with torch.device("meta"):
+        planned = auto.from_config(config)
+    asked = sum(tensor.numel() for tensor in (*planned.parameters(), *planned.buffers()))
+    held = _NUMBERS_A_BYTE * sum(file.path.stat().st_size for file in stored.files) + _BUFFERS
+    if asked > held:
+        raise InvalidInputError(
+            f"{stored.path}: expected a configuration of at most {held:,} numbers, which files of this size can hold, "
+            f"got one of {asked:,}; it belongs to another model"
+        )
+
+
+def _require_token_reader(model: Any, path: Path) -> None:
     if model.main_input_name != "input_ids":
         raise InvalidInputError(
             f"{path}: expected a model that reads tokens, got {type(model).__name__}, which reads "
             f"{model.main_input_name}; its weights can be audited without running it (no --text, no --tokens)"
         )
-    return model.eval(), tokenizer, objective
 
 
-def _require_weights(path: Path) -> None:
-    """A directory whose headers are sound (see ``audit.files``) and whose config asks for no more than they hold."""
+def _require_weights(path: Path) -> ModelSource:
+    """The files, whose headers are sound (see ``models.files``) and whose config has no more layers than they hold."""
     if not path.exists():
         raise InvalidInputError(
             f"{path}: expected a model directory (config.json and safetensors) or a .gguf file on this machine, got "
             f"nothing there; a model that is to be run is never downloaded unasked (rankwise audit MODEL --download)"
         )
-    if path.suffix == ".gguf":
-        return
-    if path.is_file():
+    if path.is_file() and path.suffix != ".gguf":
         raise InvalidInputError(
             f"{path}: expected a model directory or a .gguf file, got another file; a model is run from the directory "
             f"that holds its config.json, its weights and its tokenizer"
@@ -100,6 +149,7 @@ def _require_weights(path: Path) -> None:
                     f"{path}: expected at least one tensor a layer, got {tensors} tensors and {key} = "
                     f"{reprlib.repr(layers)} in config.json"
                 )
+    return source
 
 
 def _objective(config: Any, *, gguf: bool) -> Objective:
@@ -113,25 +163,18 @@ def _objective(config: Any, *, gguf: bool) -> Objective:
     return "embedding"
 
 
-def _tokenizer(transformers: Any, source: Path, options: dict[str, Any]) -> Any:
-    """None where there is no usable tokenizer: token ids can be given instead."""
-    try:
-        return transformers.AutoTokenizer.from_pretrained(source, **options)
-    except (OSError, ValueError, KeyError, ImportError, TypeError, AttributeError):
-        return None
-
-
 @contextmanager
-def _as_user_errors(path: Path) -> Iterator[None]:
-    """What ``transformers`` says about a model it cannot load, without its traceback."""
+def model_errors(path: Path, expected: str) -> Iterator[None]:
+    """What goes wrong inside ``transformers`` or a model's own code as a message, without its traceback."""
     try:
         yield
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError, TypeError, AttributeError, MemoryError) as error:
+    except RankwiseError:
+        raise
+    except MemoryError:
+        raise InvalidInputError(f"{path}: expected {expected} in the memory of this machine, got too little") from None
+    except Exception as error:  # SafetensorError, RecursionError, whatever a model's code raises
         said = " ".join(str(error).split())
-        raise InvalidInputError(
-            f"{path}: expected a model that transformers can build from its own source, got {type(error).__name__}: "
-            f"{said[:400]}"
-        ) from error
+        raise InvalidInputError(f"{path}: expected {expected}, got {type(error).__name__}: {said[:400]}") from error
 
 
 @contextmanager

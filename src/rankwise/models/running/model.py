@@ -26,7 +26,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from rankwise.errors import InvalidInputError, ShapeError
-from rankwise.models.running.loading import Objective, load_pretrained
+from rankwise.models.running.loading import Objective, load_pretrained, model_errors
 
 _WATCHED = "rankwise_watched_eager"
 
@@ -79,7 +79,9 @@ class RunningModel:
     path: Path
     model: nn.Module
     tokenizer: Any
+    """None where there is none that fits the model."""
     objective: Objective
+    no_tokenizer_because: str | None = None
 
     @property
     def config(self) -> Any:
@@ -91,6 +93,15 @@ class RunningModel:
         """How many token ids the model knows."""
         embedding: nn.Embedding = self.model.get_input_embeddings()  # type: ignore[operator]
         return int(embedding.num_embeddings)
+
+    @property
+    def mask_token(self) -> int | None:
+        """The id that stands for a hidden token: the tokenizer's, or the one the configuration states."""
+        for stated in (self.tokenizer, self.config):
+            token = getattr(stated, "mask_token_id", None)
+            if isinstance(token, int) and 0 <= token < self.vocabulary:
+                return token
+        return None
 
     @property
     def longest(self) -> int | None:
@@ -119,7 +130,7 @@ class RunningModel:
             options["decoder_input_ids"] = tokens
         elif self.objective == "causal":
             options["use_cache"] = False
-        with torch.no_grad():
+        with torch.no_grad(), model_errors(self.path, f"{type(self.model).__name__} to run on token ids alone"):
             return model(input_ids=tokens, attention_mask=torch.ones_like(tokens), **options)
 
     def watch(self, tokens: Int64[Tensor, "..."], visit: Visitor) -> Any:
@@ -132,7 +143,12 @@ class RunningModel:
         blocks = self._attention_blocks()
         with _watching(self, blocks, visit) as watch:
             options = {} if blocks.own_function else {"output_attentions": True}
-            output = self._run(self.model.base_model, tokens, **options)  # type: ignore[arg-type]
+            try:
+                output = self._run(self.model.base_model, tokens, **options)  # type: ignore[arg-type]
+            except InvalidInputError:
+                if watch.visitor_failed is not None:
+                    raise watch.visitor_failed from None
+                raise
         if watch.visits == 0:
             raise InvalidInputError(
                 f"{self.path}: expected attention probabilities from {type(self.model).__name__}, got none; a model "
@@ -141,7 +157,7 @@ class RunningModel:
         return output
 
     def attention_names(self) -> tuple[str, ...]:
-        """Paths of the modules that attend, in the order in which they run."""
+        """Paths of the modules that attend, in the order in which they run; one that runs twice stands there twice."""
         return tuple(name for name, _ in self._attention_blocks().modules)
 
     def _attention_blocks(self) -> _Blocks:
@@ -168,8 +184,8 @@ class RunningModel:
 
 def load_running(path: Path) -> RunningModel:
     """The model in directory ``path`` (or the GGUF file ``path``), ready to be run; see ``loading``."""
-    model, tokenizer, objective = load_pretrained(path)
-    return RunningModel(path, model, tokenizer, objective)
+    loaded = load_pretrained(path)
+    return RunningModel(path, loaded.model, loaded.tokenizer, loaded.objective, loaded.no_tokenizer_because)
 
 
 def running_from(model: Any, *, objective: Objective, tokenizer: Any = None) -> RunningModel:
@@ -186,7 +202,10 @@ def running_from(model: Any, *, objective: Objective, tokenizer: Any = None) -> 
 
 @dataclass(frozen=True)
 class _Blocks:
-    """The attending modules by path; whether they call the registered function or must be hooked."""
+    """The attending modules by path, one entry per run of a module (ALBERT runs one layer twelve times).
+
+    ``own_function``: whether they call the registered attention function, or must be hooked.
+    """
 
     modules: tuple[tuple[str, nn.Module], ...]
     own_function: bool
@@ -198,6 +217,7 @@ class _Watch:
     def __init__(self, names: dict[nn.Module, str], visit: Visitor) -> None:
         self.names, self.visit, self.visits = names, visit, 0
         self.entering: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+        self.visitor_failed: Exception | None = None
 
     def remember_inputs(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         inputs = args[0] if args else kwargs["hidden_states"]
@@ -220,7 +240,11 @@ class _Watch:
             **{"queries": None, "keys": None, "values": None, "scale": None, "softcap": None, **seen},
         )
         self.visits += 1
-        self.visit(call)
+        try:
+            self.visit(call)
+        except Exception as error:  # the visitor's, not the model's
+            self.visitor_failed = error
+            raise
 
     def returned(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Hook for models that return probabilities without calling the registered function."""
@@ -283,7 +307,8 @@ def _registered(model: Any) -> Iterator[None]:
 @contextmanager
 def _watching(running: RunningModel, blocks: _Blocks, visit: Visitor) -> Iterator[_Watch]:
     watch = _Watch({module: name for name, module in blocks.modules}, visit)
-    hooks = [module.register_forward_pre_hook(watch.remember_inputs, with_kwargs=True) for _, module in blocks.modules]
+    modules = dict.fromkeys(module for _, module in blocks.modules)
+    hooks = [module.register_forward_pre_hook(watch.remember_inputs, with_kwargs=True) for module in modules]
     try:
         if blocks.own_function:
             _active.append(watch)
@@ -293,7 +318,7 @@ def _watching(running: RunningModel, blocks: _Blocks, visit: Visitor) -> Iterato
             finally:
                 _active.pop()
         else:
-            hooks += [module.register_forward_hook(watch.returned, with_kwargs=True) for _, module in blocks.modules]
+            hooks += [module.register_forward_hook(watch.returned, with_kwargs=True) for module in modules]
             yield watch
     finally:
         for hook in hooks:
@@ -308,15 +333,15 @@ class _Probe(_Watch):
         self.found: list[nn.Module] = []
 
     def attend(self, module: nn.Module, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        if module not in self.found:
-            self.found.append(module)
+        self.found.append(module)
         return super().attend(module, *args, **kwargs)
 
     def returned(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         # an outer module may hand through what an inner one returned; the inner one ends first
         probabilities = _probabilities_in(output)
         inner = set(module.modules())
-        if probabilities is not None and module not in self.found and not any(found in inner for found in self.found):
+        inner.discard(module)
+        if probabilities is not None and not any(found in inner for found in self.found):
             self.found.append(module)
 
 

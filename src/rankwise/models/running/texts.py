@@ -1,6 +1,7 @@
-"""Texts and token ids as sequences of one length, without padding.
+"""Texts and token ids as pieces of one length, without padding.
 
-All sequences have the same length because ranks, baselines and mean patterns of different lengths do not compare.
+All pieces have the same length because ranks, baselines and mean patterns of different lengths do not compare. A text
+is tokenised only as far as the pieces need it, a portion at a time: a tokenizer takes some 200 bytes a character.
 
 Legend: T texts, N tokens.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,14 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from rankwise.errors import InvalidInputError, require_int
+from rankwise.models.running.tokenizer import special_ends
 from rankwise.tasks.npy_file import map_npy
 
 _MAX_TEXT_BYTES = 64 * 2**20
 """Enough for days of measuring; a larger file was hardly meant."""
+
+_PORTION = 2**18
+"""Characters; some 60,000 tokens of English."""
 
 _TEXTS_A_PASS, _NUMBERS_A_PASS = 8, 2**27
 
@@ -31,32 +37,54 @@ def texts_a_pass(numbers_a_text: int, *, least: int = 1) -> int:
     return min(_TEXTS_A_PASS, max(least, _NUMBERS_A_PASS // numbers_a_text))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pieces:
+    """Token ids, and where they come from."""
+
+    tokens: Int64[Tensor, "T N"]
+    sources: tuple[str, ...]
+    """The names of the files."""
+    used: float
+    """The share of the files that is in the pieces; by characters where not all of a text was tokenised."""
+
+
 def text_sequences(
-    files: Sequence[Path], tokenizer: Any, *, length: int, limit: int | None = None
-) -> Int64[Tensor, "T N"]:
+    files: Sequence[Path], tokenizer: Any, *, length: int, limit: int | None = None, without: str | None = None
+) -> Pieces:
     """The first ``limit`` pieces of exactly ``length`` tokens, taken from the files in turn, special tokens included.
 
     Each piece starts and ends as the tokenizer wants a text to start and end; what is left of a file after its last
     whole piece is not used.
+
+    - ``without``: why there is no tokenizer, if ``tokenizer`` is None.
     """
     require_int("length", length, minimum=2)
     if tokenizer is None:
-        raise InvalidInputError("--text: expected a model directory with a tokenizer, got none; give --tokens instead")
-    queues = [_pieces(file, tokenizer, length) for file in files]
-    if not queues:
+        raise InvalidInputError(
+            f"--text: expected the tokenizer that the model was trained with, got {without or 'none'}; put its files "
+            f"(tokenizer.json, tokenizer_config.json) beside the weights, or give token ids with --tokens"
+        )
+    if not files:
         raise InvalidInputError("--text: expected at least one file, got none")
-    taken = [queue[turn] for turn in range(max(map(len, queues))) for queue in queues if turn < len(queue)]
-    return torch.tensor(taken[:limit], dtype=torch.int64)
+    read = [_pieces(file, tokenizer, length, limit) for file in files]
+    queues = [pieces for pieces, _, _ in read]
+    turns = [(turn, at) for turn in range(max(map(len, queues))) for at, rows in enumerate(queues) if turn < len(rows)]
+    taken = turns[:limit]
+    used = sum(read[at][1] for _, at in taken)
+    return Pieces(
+        tokens=torch.tensor([queues[at][turn] for turn, at in taken], dtype=torch.int64),
+        sources=tuple(file.name for file in files),
+        used=min(1.0, used / sum(characters for _, _, characters in read)),
+    )
 
 
-def token_sequences(
-    file: Path, *, vocabulary: int, length: int | None = None, limit: int | None = None
-) -> Int64[Tensor, "T N"]:
+def token_sequences(file: Path, *, vocabulary: int, length: int | None = None, limit: int | None = None) -> Pieces:
     """Token ids from ``file``: .npy integers [N] or [T, N], or JSON, a list of ids or of equally long lists of ids.
 
     One long list is cut into pieces of ``length``.
     """
     ids = _read_ids(file)
+    given = ids.size
     if ids.ndim == 1:
         piece = len(ids) if length is None else require_int("length", length, minimum=2)
         if piece > len(ids):
@@ -71,29 +99,51 @@ def token_sequences(
             f"{file}: expected ids from 0 to {vocabulary - 1} (the model's vocabulary), got {int(ids.min())} to "
             f"{int(ids.max())}"
         )
-    return torch.from_numpy(ids[:limit].astype(np.int64))
+    tokens = torch.from_numpy(ids[:limit].astype(np.int64))
+    return Pieces(tokens=tokens, sources=(file.name,), used=tokens.numel() / given)
 
 
-def _pieces(file: Path, tokenizer: Any, length: int) -> list[list[int]]:
-    rows = _rows(_read_text(file), tokenizer, length)
-    whole = [row for row in rows if len(row) == length]
+def _pieces(file: Path, tokenizer: Any, length: int, limit: int | None) -> tuple[list[list[int]], float, int]:
+    """Whole pieces of a file, at most ``limit``, how many characters each holds, and how many the file has."""
+    text = _read_text(file)
+    before, after = special_ends(tokenizer)
+    inner = length - len(before) - len(after)
+    if inner < 1:
+        raise InvalidInputError(
+            f"--length: expected more than the {len(before) + len(after)} special tokens of a piece, got {length}"
+        )
+    ids, read = _tokenised(text, tokenizer, None if limit is None else limit * inner)
+    whole = len(ids) // inner if limit is None else min(limit, len(ids) // inner)
     if not whole:
-        longest = max(map(len, rows), default=0)
+        longest = len(ids) + len(before) + len(after)
         raise InvalidInputError(
             f"{file}: expected at least {length} tokens, got {longest}; choose --length {longest} or a longer text"
         )
-    return whole
+    rows = [[*before, *ids[at : at + inner], *after] for at in range(0, whole * inner, inner)]
+    return rows, inner / len(ids) * read, len(text)
 
 
-def _rows(text: str, tokenizer: Any, length: int) -> list[list[int]]:
-    if not tokenizer.is_fast:  # those give the overflow as one list, without what encloses a piece
-        ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        inner = max(1, length - tokenizer.num_special_tokens_to_add())
-        starts = range(0, max(len(ids), 1), inner)
-        return [tokenizer.build_inputs_with_special_tokens(ids[start : start + inner]) for start in starts]
-    read = tokenizer(text, truncation=True, max_length=length, return_overflowing_tokens=True, verbose=False)
-    rows = read["input_ids"]
-    return rows if rows and isinstance(rows[0], list) else [rows]
+def _tokenised(text: str, tokenizer: Any, wanted: int | None) -> tuple[list[int], int]:
+    """The first ``wanted`` tokens of ``text`` at least, without special ones, and how many characters they took."""
+    ids: list[int] = []
+    start = 0
+    while start < len(text) and (wanted is None or len(ids) < wanted):
+        end = _end_of_portion(text, start)
+        ids += tokenizer(text[start:end], add_special_tokens=False, verbose=False)["input_ids"]
+        start = end
+    return ids, start
+
+
+def _end_of_portion(text: str, start: int) -> int:
+    """Where a portion may end without cutting a word, if there is such a place in its second half."""
+    end = start + _PORTION
+    if end >= len(text):
+        return len(text)
+    for gap in ("\n", " "):
+        found = text.rfind(gap, start + _PORTION // 2, end)
+        if found > start:
+            return found
+    return end
 
 
 def _read_text(file: Path) -> str:

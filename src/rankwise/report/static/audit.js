@@ -12,15 +12,15 @@ function initAudit(data) {
   const controls = h("div", { class: "controls" }), key = h("p", { class: "note" }), panel = h("div", { class: "panel wide" }), under = h("div", {});
   const spectrum = h("div", {});
   host.append(controls, key, panel, under, spectrum);
-  const forms = [{ value: "qk", label: "Scores (QK)" }];
+  const forms = data.layers.length ? [{ value: "qk", label: "Scores (QK)" }] : []; // a model of no known layout was only run
   if (data.layers.some((layer) => layer.ov_baseline)) forms.push({ value: "ov", label: "Values (OV)" });
   if (data.attention) forms.push({ value: "attention", label: "Attention on texts" });
-  const form = chips(controls, { legend: "Of", name: "audit-form", chosen: "qk", options: forms, changed: () => { offer(); draw(); } });
+  const form = chips(controls, { legend: "Of", name: "audit-form", chosen: forms[0].value, options: forms, changed: () => { offer(); draw(); } });
   const select = h("select", { id: "audit-measure" });
   select.addEventListener("change", draw);
   controls.append(h("p", { class: "field" }, h("label", { for: "audit-measure" }, "Measure"), select));
   const map = heatMap(panel);
-  const drawSpectrum = spectrumOf(spectrum, data);
+  const drawSpectrum = data.layers.length ? spectrumOf(spectrum, data) : () => {};
 
   function offer() {
     const names = form() === "attention" ? ATTENTION_MEASURES : WEIGHT_MEASURES;
