@@ -1,20 +1,26 @@
 """Advice: what is said for each situation, what it costs, and that no window is invented."""
 
 import json
+import re
+import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from rankwise.advise.advice import advice_document, advise, resources_of
 from rankwise.advise.inputs import situation
 from rankwise.advise.resources import flash_tile, resources, rounded_up, roundings
+from rankwise.advise.taken_away import TakenAway, taken_away
 from rankwise.audit.audit import audit_weights
 from rankwise.audit.report import read_report
+from rankwise.cli import main
 from rankwise.errors import InvalidInputError
 from rankwise.models.files.source import open_model
 from rankwise.need.document import read_need
 from rankwise.shapes import ModelShape
 from rankwise.shapes.shape import LatentShape
+from rankwise.shapes.use import context_length
 from rankwise.theory.bounds import rank_required
 from rankwise.theory.saturation import saturation_dim
 from report_documents import need_document
@@ -47,64 +53,147 @@ def test_without_a_measurement_the_worst_case_is_warned_about_and_measuring_come
     advice = advise(situation(dim=768, heads=12, length=1024))
     assert advice.need == advice.need_isotropic == rank_required(768, 12, 0.1, values="any")
     assert advice.plateau == saturation_dim(1024, mask="causal")
-    assert "the worst case" in advice.warnings[0]
-    assert any("no window" in warning for warning in advice.warnings)
-    first = advice.suggestions[0]
-    assert "rankwise need" in first.what
+    assert "the worst case" in advice.notes[0]
+    assert any("no window" in note for note in advice.notes)
+    first = advice.next_training[0]
+    assert first.command == "rankwise need --help"
     assert first.confidence == "our derivation"
-    assert len(advice.suggestions) <= 3
+    assert len(advice.next_training) <= 3
+    assert advice.this_model == ()  # sizes alone are no trained model
 
 
 def test_a_need_below_the_plateau_is_no_reason_to_speak_of_a_window(config, need_file):
     advice = advise(situation(config=config, need=need_file(20)))
     assert advice.need == 20 < advice.plateau.value
-    assert not any("window" in warning or "worst case" in warning for warning in advice.warnings)
+    assert not any("no window" in note or "worst case" in note for note in advice.notes)
 
 
 def test_too_little_rank_is_answered_with_fewer_heads_for_the_same_weights(config, need_file):
     advice = advise(situation(config=config, need=need_file(100, 97, 103)))
-    first = advice.suggestions[0]
-    assert (first.shape.rank, first.shape.heads, first.shape.kv_heads) == (104, 5, 1)
-    assert first.confidence == "measurement"
+    first = advice.next_training[0]
+    (changed,) = first.shapes
+    assert (changed.rank, changed.heads, changed.kv_heads, changed.layers) == (104, 5, 1, 4)
+    assert first.confidence == "hypothesis"
     assert "does nearest-neighbour search" in first.does_not_prove
-    before, after = advice.resources.parameters, resources_of(advice, first.shape).parameters
+    before, after = advice.resources.parameters, resources_of(advice, first).parameters
     assert after == pytest.approx(before, rel=0.2)
 
 
+def test_each_layer_is_counted_by_its_own_need(config, need_file):
+    one = need_document(512)["measurements"][0]
+    blocks = [one | {"name": f"layer {at}", "need": need, "need_low": need, "need_high": need}
+              for at, need in enumerate((96, 96, 128, 16))]  # fmt: skip
+    source = need_document(512)["source"] | {"kind": "attention inputs", "model": "tiny"}
+    need = need_file(0, measurements=blocks, source=source)
+    advice = advise(situation(config=config, need=need))
+    first = advice.next_training[0]
+    assert [(shape.layers, shape.heads, shape.rank) for shape in first.shapes] == [(2, 5, 96), (1, 4, 128), (1, 8, 64)]
+    assert "5 x 96 in layers 0-1, 4 x 128 in layer 2, 8 x 64 in layer 3" in first.what
+    by_hand = 512 * 2 * (2 * (5 + 1) * 96 + (4 + 1) * 128 + (8 + 2) * 64)
+    assert resources_of(advice, first).parameters == by_hand
+    fewer = need_file(0, measurements=blocks[:3], source=source)
+    partial = advise(situation(config=config, need=fewer))
+    assert {shape.rank for shape in partial.next_training[0].shapes} == {128}
+    assert any("measured in 3 blocks, and 4 layers" in note for note in partial.notes)
+
+
 def test_too_much_rank_is_answered_with_less(config, need_file):
-    advice = advise(situation(config=config, need=need_file(21)))
-    assert (advice.suggestions[0].shape.rank, advice.suggestions[0].shape.heads) == (24, 8)
-    assert "rankwise reduce" in advice.suggestions[0].what
+    first = advise(situation(config=config, need=need_file(21))).next_training[0]
+    assert [(shape.rank, shape.heads) for shape in first.shapes] == [(24, 8)]
+    assert first.confidence == "hypothesis"
+
+
+def cut(cost=0.005, rank=48, **changes):
+    numbers = {
+        "model": "tiny", "kept": f"rank {rank} of 64 in every head's query-key form", "rank": rank,
+        "original_rank": 64, "cost": cost, "unit": "nats per token", "tolerance": 0.01, "texts": "8 pieces",
+        "weights": (1000, 800), "cache": (100, 75), "most_sensitive": "decoder 3",
+    }  # fmt: skip
+    return TakenAway(**numbers | changes)
+
+
+def test_a_measured_cut_is_the_verdict_on_the_trained_model(config):
+    advice = advise(situation(config=config, reduction=cut()))
+    (verdict,) = advice.this_model
+    assert verdict.confidence == "measurement"
+    assert "saves 20% of the attention weights and 25% of the cache of keys and values" in verdict.what
+    assert "you can keep rank 48 of 64" in advice.headline
+    dear = advise(situation(config=config, reduction=cut(cost=0.4))).this_model[0]
+    assert dear.what.startswith("Do not cut")
+    unmeasured = advise(situation(config=config, reduction=cut(cost=None))).this_model[0]
+    assert unmeasured.what.startswith("Measure what this model can lose")
+    with pytest.raises(InvalidInputError, match="whose heads have rank 64, got heads of rank 32"):
+        situation(config=config, reduction=cut(original_rank=32))
+
+
+@pytest.mark.parametrize("name", ["minilm", "smollm2"])
+def test_kept_reductions_are_read(name):
+    document = json.loads((Path(__file__).parents[2] / f"results/reduce-{name}.json").read_text())
+    found = taken_away(document)
+    assert found.rank < found.original_rank
+    assert found.cost == document["cost"]["cost"]
+    assert found.affordable is (found.cost <= found.tolerance)
+
+
+def test_the_two_kinds_of_advice_are_reconciled_where_they_disagree(config, need_file):
+    said = advise(situation(config=config, need=need_file(100, 97, 103), reduction=cut())).reconciled
+    assert "no reason to doubt the cut" in said
+    said = advise(situation(config=config, need=need_file(30), reduction=cut(cost=1.0))).reconciled
+    assert "costs too much" in said
+    plateau = advise(situation(config=config)).plateau.value
+    assert advise(situation(config=config, need=need_file(plateau), rank=plateau)).reconciled is None
+
+
+def test_an_untried_shape_is_never_called_a_measurement(config, need_file):
+    for need in (8, 21, 60, 100, 400):
+        for statement in advise(situation(config=config, need=need_file(need), reduction=cut())).next_training:
+            assert statement.confidence != "measurement"
+
+
+def test_every_printed_command_runs_as_printed(config, need_file, capsys, monkeypatch):
+    monkeypatch.chdir(config)
+    situations = [
+        situation(dim=768, heads=12), situation(dim=512, heads=4, rank=64, length=128),
+        situation(config=config, need=need_file(100)), situation(config=config, need=need_file(21)),
+        situation(config=config, reduction=cut(cost=1.0)), situation(config=config, reduction=cut(cost=None)),
+    ]  # fmt: skip
+    said = [advise(of) for of in situations]
+    commands = {one.command for advice in said for one in advice.this_model + advice.next_training} - {None}
+    assert len(commands) >= 4
+    for command in sorted(commands):
+        program, *arguments = shlex.split(command)
+        assert program == "rankwise"
+        assert main(arguments) == 0, (command, capsys.readouterr().err)
+    words = " ".join(text for advice in said for one in advice.this_model + advice.next_training
+                     for text in (one.what, one.reason, one.does_not_prove))  # fmt: skip
+    assert "`" not in words
+    assert not re.search(r"rankwise (need|reduce|audit|choose) [A-Z-]", words)
 
 
 @pytest.mark.parametrize(("name", "reason"), [("qwen3", "QK-norm"), ("deepseek-v3", "latent attention")])
-def test_no_command_is_recommended_that_refuses_the_model(saved, need_file, tmp_path, name, reason):
+def test_no_command_is_recommended_that_refuses_the_model(saved, tmp_path, name, reason):
     file = tmp_path / "audit.json"
     audit_weights(open_model(saved(name))).write(file)
     of = situation(audit=read_report(file))
     narrow = replace(of, audit=replace(of.audit, energy_90=1, energy_90_random=5))
-    assert not any("rankwise reduce" in one.what for one in advise(narrow).suggestions)
+    said = advise(narrow).this_model
+    assert reason in said[0].reason
+    assert not any(one.command for one in said)
     ordinary = replace(narrow, qk_norm=False, shape=replace(of.shape, latent=None))
-    assert any("rankwise reduce" in one.what for one in advise(ordinary).suggestions)
-
-    wide = situation(dim=512, heads=8, need=need_file(21), qk_norm=True)
-    first = advise(replace(wide, qk_norm=of.qk_norm, shape=replace(wide.shape, latent=of.shape.latent))).suggestions[0]
-    assert "in a next training" in first.what
-    assert reason in first.what
-    assert "rankwise reduce MODEL" not in first.what
+    assert any(one.command == "rankwise reduce --help" for one in advise(ordinary).this_model)
 
 
 def test_enough_rank_is_kept(config, need_file):
-    first = advise(situation(config=config, need=need_file(60))).suggestions[0]
+    first = advise(situation(config=config, need=need_file(60))).next_training[0]
     assert first.what == "Keep rank 64."
-    assert first.shape is None
+    assert first.shapes == ()
 
 
 def test_heads_that_miss_the_linear_part_and_ranks_beyond_the_dimension():
-    said = advise(situation(dim=512, heads=4, rank=64, length=128)).suggestions
+    said = advise(situation(dim=512, heads=4, rank=64, length=128)).next_training
     assert any("8 heads instead of 4" in one.what for one in said)
-    wide = advise(situation(dim=32, heads=2, rank=48, length=128)).suggestions[0]
-    assert (wide.confidence, wide.shape.rank) == ("theorem", 32)
+    wide = advise(situation(dim=32, heads=2, rank=48, length=128)).next_training[0]
+    assert (wide.confidence, wide.shapes[0].rank) == ("theorem", 32)
 
 
 def test_costs_by_hand():
@@ -119,6 +208,7 @@ def test_costs_by_hand():
     assert found.kv_bytes == 100 * found.kv_bytes_per_token
     windowed = resources(shape, length=100, reach=10, dtype="int8")
     assert windowed.kv_bytes == 10 * 3 * 2 * (5 + 7)
+    assert resources(shape, length=100, reach=None, dtype="int8", cached=False).kv_bytes is None
     unknown = resources(replace(shape, cached_layers=None), length=100, reach=None, dtype="int8")
     assert unknown.kv_bytes is unknown.kv_bytes_per_token is None
 
@@ -133,7 +223,7 @@ def test_roundings():
 def test_the_files_fill_in_what_is_not_said_and_options_win(config):
     read = situation(config=config)
     assert (read.length, read.mask, read.shape.kv_heads) == (4096, "causal", 2)
-    assert read.assumed == ("a causal mask (--mask)",)
+    assert read.assumed == ()
     other = situation(config=config, rank=32, heads=16, length=64, mask="window", window=8, qk_norm=True)
     assert (other.shape.rank, other.shape.value_rank, other.shape.heads, other.reach) == (32, 32, 16, 8)
     assert advise(other).plateau == saturation_dim(64, mask="window", keys="unit", window=8)
@@ -174,9 +264,9 @@ def test_the_document_is_strict_json(config, need_file):
     for options in ({"need": need_file(100)}, {}):
         document = advice_document(advise(situation(config=config, **options)))
         read = json.loads(json.dumps(document, allow_nan=False))
-        assert read["format"] == "rankwise-advice/1"
-        assert {one["confidence"] for one in read["suggestions"]} <= {
-            "theorem", "our derivation", "heuristic", "measurement"
+        assert read["format"] == "rankwise-advice/2"
+        assert {one["confidence"] for one in read["next_training"]} <= {
+            "theorem", "our derivation", "heuristic", "hypothesis"
         }  # fmt: skip
 
 
@@ -193,14 +283,14 @@ def test_layers_of_several_windows_are_counted_each_by_its_own(saved, tmp_path):
     numbers = 2 * (8 + 8)
     assert found.resources.kv_bytes == 2 * numbers * (16 + 1000)
     assert found.resources.flops_per_token == 2 * 2 * of.shape.stored_parameters + 2 * 6 * (8 + 8) * (16 + 1000)
-    assert any("1 of 2 layers see a window only (of 16 tokens)" in warning for warning in found.warnings)
+    assert any("1 of 2 layers see a window only (of 16 tokens)" in warning for warning in found.notes)
     assert found.plateau == saturation_dim(1000, mask="causal", keys="unit")
     assert situation(audit=read_report(file), length=1000, mask="window").reach == 16
     assert situation(audit=read_report(file), length=1000, mask="causal").reach == 1000
 
     half = replace(report, layers=(report.layers[0], replace(report.layers[1], qk_norm=False, rank=9)))
     half.write(file)
-    said = " ".join(advise(situation(audit=read_report(file), length=1000)).warnings)
+    said = " ".join(advise(situation(audit=read_report(file), length=1000)).notes)
     assert "no QK-norm, which 1 of 2 layers have (--qk-norm)" in said
     assert "1 of 2 layers have another shape" in said
     assert advise(situation(audit=read_report(file), length=1000)).resources.kv_bytes is None
@@ -215,7 +305,7 @@ def test_encoder_decoder_models_are_counted_by_their_decoder(saved, tmp_path, na
     assert (of.mask, of.shape.layers, of.shape.cached_layers) == ("causal", 2, 2)
     used = {"length": 64, "reach": None, "dtype": "bfloat16"}
     assert resources(of.shape, **used) == resources(situation(config=folder, audit=read_report(file)).shape, **used)
-    assert any("self-attention is counted, 2 of 5 attention layers" in warning for warning in advise(of).warnings)
+    assert any("self-attention is counted, 2 of 5 attention layers" in warning for warning in advise(of).notes)
 
 
 def test_latent_attention_costs_the_same_by_audit_and_by_config(saved, tmp_path):
@@ -237,3 +327,33 @@ def test_latent_attention_costs_the_same_by_audit_and_by_config(saved, tmp_path)
     file.write_text(json.dumps(older))
     with pytest.raises(InvalidInputError, match=r"latent\.keyvalue: expected a whole number"):
         situation(audit=read_report(file))
+
+
+@pytest.mark.parametrize(("name", "cached"), [("bert", False), ("gpt2", True), ("whisper", True)])
+def test_length_and_cache_are_the_models_own(saved, tmp_path, name, cached):
+    folder, file = saved(name), tmp_path / "audit.json"
+    audit_weights(open_model(folder)).write(file)
+    config = json.loads((folder / "config.json").read_text())
+    own = context_length(config)
+    for of in (situation(audit=read_report(file)), situation(config=folder)):
+        assert (of.length, of.cached) == (own, cached)
+        assert (advise(of).resources.kv_bytes is None) is not cached
+        assert not of.assumed
+
+
+@pytest.mark.parametrize(
+    ("config", "length"),
+    [
+        ({"max_position_embeddings": 512}, 512),
+        ({"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
+        ({"text_config": {"max_position_embeddings": 8192}, "vision_config": {}}, 8192),
+        ({"max_source_positions": 1500, "max_target_positions": 448}, 448),
+        ({"general.architecture": "llama", "llama.context_length": 2048}, 2048),
+        ({"max_position_embeddings": None, "n_positions": 1024}, 1024),
+        ({"max_position_embeddings": True}, None),
+        ({"max_position_embeddings": -1}, None),
+        ({}, None),
+    ],
+)
+def test_context_length_is_read_from_any_config(config, length):
+    assert context_length(config) == length

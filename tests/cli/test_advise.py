@@ -15,7 +15,8 @@ def test_text_says_the_need_first_and_never_a_window(capsys):
         "need, isotropic data",
         "plateau 80",
         "1. Measure the need",
-        "does not prove",
+        "Next: rankwise need --help",
+        "It does not prove",
     ):
         assert expected in shown
 
@@ -50,7 +51,7 @@ def test_an_audit_gives_shape_mask_and_what_the_weights_hold(capsys, tmp_path):
     assert read["use"]["mask"] == "full"
     assert read["audit"]["heads"] == 2 * 5
     # random weights hold what random weights hold: no reduction is suggested
-    assert not any("rankwise reduce" in one["what"] for one in read["suggestions"])
+    assert not any("concentrated" in one["what"] for one in read["this_model"])
     (tmp_path / "config.json").write_text(
         json.dumps({"hidden_size": 40, "num_attention_heads": 4, "num_hidden_layers": 2})
     )

@@ -1,1 +1,1 @@
-"""What to change: need, plateau, costs, suggestions."""
+"""What to do: for a model as it was trained, by measurement; for the next training, as hypotheses."""

@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rankwise.advise.audited_layers import audited_shape, counted_layers, differing_windows, widest_mask
+from rankwise.advise.measured_need import MeasuredNeed
+from rankwise.advise.taken_away import TakenAway
 from rankwise.audit.report import LATENT_NOTE, AuditReport
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.need.document import NeedReport
 from rankwise.shapes import ModelShape, read_config
+from rankwise.shapes.use import context_length, generates
 from rankwise.spec.strict_json import read_json_object
 from rankwise.theory.occupancy import visible_reach
 
@@ -19,40 +22,13 @@ _DEFAULT_LENGTH = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredNeed:
-    """What advice takes from a need: the most demanding of its measurements."""
+class ConfirmedShape:
+    """What a search by training found (``rankwise choose``), in words."""
 
-    name: str
-    """Which vectors were measured."""
-    dim: int
-    rank: int
-    """The smallest rank whose error meets the target; ``low`` and ``high`` by the ends of the error's interval."""
-    low: int
-    high: int
-    target: float
-    """The error asked for."""
-    candidates: int
-    """Keys among which the nearest was sought."""
-    participation_ratio: float
-    """Of the keys' covariance."""
-    measurements: int
-    """How many there are, of which this is the most demanding."""
-
-    @classmethod
-    def of(cls, report: NeedReport) -> MeasuredNeed:
-        """The most demanding measurement of ``report``."""
-        one = report.most_demanding
-        return cls(
-            name=one.name,
-            dim=one.dim,
-            rank=one.need,
-            low=one.need_low,
-            high=one.need_high,
-            target=report.settings.target,
-            candidates=one.candidates,
-            participation_ratio=one.participation_ratio.keys,
-            measurements=len(report.measurements),
-        )
+    best: str
+    budget: str
+    loss: str
+    flatness: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +64,19 @@ class Situation:
     """None where it was not measured."""
     audit: AuditSummary | None
     """None where the weights were not audited."""
+    reduction: TakenAway | None = None
+    """A measured cut of this model, None where none was given."""
+    choice: ConfirmedShape | None = None
+    """What small models trained on one's own text found, None where none was given."""
+    cached: bool = True
+    """Whether keys and values are kept between tokens, as in models that generate; an encoder keeps none."""
     assumed: tuple[str, ...]
     """What is assumed because it was not given, in words."""
+
+    @property
+    def trained(self) -> bool:
+        """Whether there is a trained model to speak of, or only the sizes of one."""
+        return self.audit is not None or self.reduction is not None
 
     @property
     def why_not_reduced(self) -> str | None:
@@ -113,6 +100,8 @@ def situation(
     config: Path | None = None,
     audit: AuditReport | None = None,
     need: NeedReport | None = None,
+    reduction: TakenAway | None = None,
+    choice: ConfirmedShape | None = None,
     dim: int | None = None,
     heads: int | None = None,
     kv_heads: int | None = None,
@@ -135,6 +124,12 @@ def situation(
         raise InvalidInputError(
             f"need: expected one measured in the model's dimension {shape.dim}, got vectors of {measured.dim}"
         )
+    if reduction is not None and reduction.original_rank != shape.rank:
+        raise InvalidInputError(
+            f"reduction: expected one of this model, whose heads have rank {shape.rank}, got heads of rank "
+            f"{reduction.original_rank}"
+        )
+    stated = None if config is None else read_json_object(config / "config.json" if config.is_dir() else config)
     audited = () if audit is None else counted_layers(audit)
     windows: tuple[int | None, ...] = ()
     if mask is None and window is not None:
@@ -142,12 +137,15 @@ def situation(
     elif mask is None and audited:
         (mask, window), windows = widest_mask(audited), differing_windows(audited)
     elif mask is None:
-        mask = "causal"
-        assumed.append("a causal mask (--mask)")
+        mask = "full" if stated is not None and not generates(stated) else "causal"
+        if stated is None:
+            assumed.append("a causal mask (--mask)")
     elif mask == "window" and window is None:
         window = max((layer.window for layer in audited if layer.window is not None), default=None)
     if length is None:
-        length = None if config is None else _length_of(config)
+        length = None if stated is None else context_length(stated)
+    if length is None and audit is not None:
+        length = audit.context_length
     if length is None:
         length = _DEFAULT_LENGTH
         assumed.append(f"{_DEFAULT_LENGTH} tokens per sequence (--length)")
@@ -167,6 +165,9 @@ def situation(
         dtype=dtype,
         need=measured,
         audit=None if audit is None else _summary(audit),
+        reduction=reduction,
+        choice=choice,
+        cached=mask != "full",
         assumed=tuple(assumed),
     )
     visible_reach(made.length, mask, window)  # says now what is wrong with the mask
@@ -260,12 +261,6 @@ def _target(target: float | None, measured: MeasuredNeed | None) -> float:
     if measured is None and not 0 < chosen <= 0.5:
         raise InvalidInputError(f"target: expected an error in (0, 1/2] (1/2 needs no head), got {chosen:g}")
     return chosen
-
-
-def _length_of(config: Path) -> int | None:
-    path = config / "config.json" if config.is_dir() else config
-    stated = read_json_object(path).get("max_position_embeddings")
-    return stated if isinstance(stated, int) and not isinstance(stated, bool) and 0 < stated <= 2**24 else None
 
 
 def _summary(report: AuditReport) -> AuditSummary:

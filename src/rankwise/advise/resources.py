@@ -6,6 +6,7 @@ add), bytes of keys and values. Softmax, norms, rotary positions and the MLP are
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rankwise.errors import require_choice
@@ -24,7 +25,8 @@ STEP = 8
 @dataclass(frozen=True, kw_only=True)
 class Resources:
     """``parameters``: attention weights of all layers. ``flops_per_token``: of all layers, attending to the whole
-    context. ``kv_bytes``: keys and values of one sequence at full context; None where layers differ."""
+    context. ``kv_bytes``: keys and values of one sequence at full context; None where layers differ or none are kept.
+    """
 
     parameters: int
     flops_per_token: int
@@ -45,7 +47,7 @@ class Rounding:
     """Relative to the shape with the wanted rank."""
 
 
-def resources(shape: ModelShape, *, length: int, reach: float | None, dtype: str) -> Resources:
+def resources(shape: ModelShape, *, length: int, reach: float | None, dtype: str, cached: bool = True) -> Resources:
     """Resources of ``shape`` at ``length`` tokens, of which a token sees the latest ``reach`` (all when None).
 
     Both costs that depend on the reach are linear in it: where layers differ, their mean gives the exact sum.
@@ -53,7 +55,7 @@ def resources(shape: ModelShape, *, length: int, reach: float | None, dtype: str
     require_choice("dtype", dtype, tuple(_BYTES))
     seen = length if reach is None else min(length, reach)
     a_layer = 2 * shape.stored_parameters + 2 * shape.heads * (shape.rank + shape.value_rank) * seen
-    bytes_a_token = shape.kv_bytes_per_token
+    bytes_a_token = shape.kv_bytes_per_token if cached else None
     if bytes_a_token is not None:
         bytes_a_token = bytes_a_token // STATE_BYTES * _BYTES[dtype]
     return Resources(
@@ -61,6 +63,17 @@ def resources(shape: ModelShape, *, length: int, reach: float | None, dtype: str
         flops_per_token=round(shape.layers * a_layer),
         kv_bytes_per_token=bytes_a_token,
         kv_bytes=None if bytes_a_token is None else round(bytes_a_token * seen),
+    )
+
+
+def together(parts: Sequence[Resources]) -> Resources:
+    """The resources of layers of different shapes."""
+    per_token, whole = [part.kv_bytes_per_token for part in parts], [part.kv_bytes for part in parts]
+    return Resources(
+        parameters=sum(part.parameters for part in parts),
+        flops_per_token=sum(part.flops_per_token for part in parts),
+        kv_bytes_per_token=None if None in per_token else sum(filter(None, per_token)),
+        kv_bytes=None if None in whole else sum(filter(None, whole)),
     )
 
 

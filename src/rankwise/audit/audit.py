@@ -23,6 +23,7 @@ from rankwise.audit.spectra import Forms, ov_forms, qk_forms, ranks_of, with_amp
 from rankwise.models.layouts import LayerRef, LayerWeights, Placement, load_layer, place
 from rankwise.models.tensor_source import TensorSource, as_source
 from rankwise.shapes.shape import LatentShape
+from rankwise.shapes.use import context_length
 
 _DISTANCES = (1, 16, 256, 4096)
 """How far back the keys of a rotary head are looked at, besides 0."""
@@ -57,6 +58,7 @@ def audit_weights(
         layers=reports,
         not_audited=tuple(NotAudited(item.what, item.reason) for item in placement.unsupported),
         notes=placement.notes,
+        context_length=context_length(source.config),
     )
 
 

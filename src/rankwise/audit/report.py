@@ -248,6 +248,8 @@ class AuditReport:
     notes: tuple[Words, ...]
     attention: AttentionReport | None = None
     """What the heads did on texts, where the model was run."""
+    context_length: int | None = None
+    """The tokens that the model sees at most; None where its configuration does not say."""
 
     @property
     def heads(self) -> int:

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Literal
 from rankwise.cli.output import console, print_json, short
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rankwise.advise.advice import Advice
     from rankwise.advise.resources import Resources
+    from rankwise.advise.statement import Statement
 
 
 def advise(
@@ -17,6 +20,7 @@ def advise(
     config: Path | None = None,
     audit: Path | None = None,
     need: Path | None = None,
+    reduce: Path | None = None,
     dim: int | None = None,
     heads: int | None = None,
     kv_heads: int | None = None,
@@ -31,12 +35,12 @@ def advise(
     dtype: Literal["float32", "bfloat16", "float16", "float8", "int8"] = "bfloat16",
     json: bool = False,
 ) -> None:
-    """What to change about rank and heads: the need, the plateau, the costs, and at most three suggestions.
+    """What to do about rank and heads: with this trained model (measured), and in the next training (hypotheses).
 
-    Each suggestion says its reason, how sure it is (theorem, our derivation, heuristic, measurement) and what it does
-    not prove. Numbers given here win over those of the files.
+    Each statement says its reason, how sure it is (theorem, our derivation, heuristic, hypothesis, measurement) and
+    what it does not prove. Numbers given here win over those of the files.
 
-    Example: rankwise advise --config config.json --need need.json
+    Example: rankwise advise --audit audit.json --need need.json --reduce reduction.json
 
     Example: rankwise advise --dim 768 --heads 12 --length 1024
 
@@ -44,14 +48,15 @@ def advise(
         config: A Hugging Face config.json, or the folder that holds it.
         audit: What rankwise audit wrote with -o.
         need: What rankwise need wrote with -o; without it the need is that of isotropic data, the worst case.
+        reduce: What rankwise reduce printed with --json; the only source of what this trained model can lose.
         dim: Model dimension.
         heads: Query heads of a layer.
         kv_heads: Heads with keys and values of their own (default: all).
         rank: Query-key dimension of a head (default: dim / heads).
         value_rank: Value dimension of a head (default: the rank).
         layers: Number of layers.
-        length: Tokens of a sequence (default: the config's, else 1024).
-        mask: What a token sees (default: the audit's, else causal).
+        length: Tokens of a sequence (default: the model's own, else 1024).
+        mask: What a token sees (default: the model's own, else causal).
         window: Width of the window, for --mask window.
         qk_norm: Keys have a norm of their own in each head, as in Qwen3 or Gemma 3.
         target: The error that counts as good enough (default: the need file's, else 0.1).
@@ -61,13 +66,17 @@ def advise(
     from rankwise.advise.advice import advice_document
     from rankwise.advise.advice import advise as advise_about
     from rankwise.advise.inputs import situation
+    from rankwise.advise.taken_away import taken_away
     from rankwise.audit.report import read_report
     from rankwise.need.document import read_need
+    from rankwise.report.documents import read_reduction
 
     advice = advise_about(
         situation(
             config=config, audit=None if audit is None else read_report(audit),
-            need=None if need is None else read_need(need), dim=dim, heads=heads, kv_heads=kv_heads, rank=rank,
+            need=None if need is None else read_need(need),
+            reduction=None if reduce is None else taken_away(read_reduction(reduce)),
+            dim=dim, heads=heads, kv_heads=kv_heads, rank=rank,
             value_rank=value_rank, layers=layers, length=length, mask=mask, window=window, qk_norm=qk_norm,
             target=target, dtype=dtype,
         )
@@ -82,45 +91,81 @@ def _print(advice: Advice) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from rankwise.advise.advice import resources_of
-
     out = console()
     of, shape = advice.situation, advice.situation.shape
     sees = f"window of {of.window}" if of.mask == "window" else f"{of.mask} mask"
-    title = (
-        f"{shape.name}: dim {shape.dim:,}, {shape.heads} heads of rank {shape.rank} (H r / d = {shape.rank_share:.3g})"
+    out.print(Text(advice.headline, style="bold"))
+    out.print(
+        Text(
+            f"\n{shape.name}: dimension {shape.dim:,}, layers {shape.layers}, {shape.heads} heads of rank {shape.rank} "
+            f"each; {of.length:,} tokens, {sees}{', unit keys (QK-norm)' if of.qk_norm else ''}"
+        )
     )
-    out.print(Text(title, style="bold"))
-    out.print(Text(f"{of.length:,} tokens, {sees}, {'unit' if of.qk_norm else 'ordinary'} keys, target {of.target:g}"))
-    for warning in advice.warnings:
-        out.print(Text(f"! {warning}"))
-    out.print()
-    table = Table("what", "rank", "status", box=None, padding=(0, 2, 0, 0), header_style="bold")
+    if advice.this_model:
+        out.print(Text("\nFor this trained model", style="bold"))
+        _print_statements(advice, advice.this_model)
+    out.print(Text("\nFor the next training", style="bold"))
+    _print_statements(advice, advice.next_training)
+    if advice.reconciled is not None:
+        out.print(Text("\nHow this fits together", style="bold"))
+        out.print(Text(advice.reconciled))
+    out.print(Text("\nThe numbers", style="bold"))
+    table = Table("what", "rank", "what it is", box=None, padding=(0, 2, 0, 0), header_style="bold")
     if of.need is not None:
-        span = f"{of.need.rank} ({of.need.low}-{of.need.high})"
-        table.add_row("need, measured", span, Text(f"measurement: {of.need.name}, {of.need.candidates} keys"))
-    table.add_row("need, isotropic data", str(advice.need_isotropic), "our derivation: the worst case, any values")
-    table.add_row("plateau", str(advice.plateau.value), f"random heads, {advice.plateau.status}")
+        blocks = of.need.blocks
+        each = f"{blocks[0].name}" if len(blocks) == 1 else "by block " + ", ".join(str(one.rank) for one in blocks)
+        table.add_row(
+            "need, measured",
+            str(of.need.rank) if len(blocks) == 1 else f"{of.need.least}-{of.need.rank}",
+            Text(f"one head alone finds the nearest of {of.need.candidates} keys: {each}"),
+        )
+    table.add_row(
+        "need, isotropic data",
+        str(advice.need_isotropic),
+        f"{shape.heads} heads cannot reach error {of.target:g} below it if all directions are equally likely "
+        "(our derivation, the worst case)",
+    )
+    table.add_row(
+        "plateau",
+        str(advice.plateau.value),
+        f"random heads have 90 % of the hardmax rank that {of.length:,} tokens allow ({advice.plateau.status})",
+    )
     low, high = advice.published_ranks
     near = ", ".join(f"{one.name} {one.heads} x {one.rank} (d {one.dim:,})" for one in advice.published)
-    table.add_row("published", f"{low}-{high}", Text(f"nearest: {near}"))
-    for one in advice.roundings:
-        tile = "beyond flash kernels" if one.tile is None else f"flash tile {one.tile}"
-        table.add_row("the need, rounded", str(one.rank), f"{tile}, {one.parameters - 1:+.0%} attention weights")
+    table.add_row("published models", f"{low}-{high}", Text(f"nearest in dimension: {near}"))
     out.print(table)
-    out.print(Text(f"\nCosts: {_resources(advice.resources)}"))
-    for number, tip in enumerate(advice.suggestions, 1):
-        out.print(Text(f"\n{number}. {tip.what}", style="bold"))
-        out.print(Text(f"   Why: {tip.reason}"))
-        out.print(Text(f"   Confidence: {tip.confidence}. It does not prove {tip.does_not_prove}"))
-        if tip.shape is not None:
-            out.print(Text(f"   Then: {_resources(resources_of(advice, tip.shape))}"))
+    out.print(Text(f"Costs now: {_resources(advice.resources, of.cached)}"))
+    for note in advice.notes:
+        out.print(Text(f"Note: {note}"))
 
 
-def _resources(of: Resources) -> str:
-    cache = "unknown (layers differ)" if of.kv_bytes is None else f"{short(of.kv_bytes)}B"
-    token = "" if of.kv_bytes_per_token is None else f" ({short(of.kv_bytes_per_token)}B a token)"
+def _print_statements(advice: Advice, statements: Sequence[Statement]) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from rankwise.advise.advice import resources_of
+
+    out = console()
+    for number, one in enumerate(statements, 1):
+        lines = [f"Why: {one.reason}", f"How sure: {one.confidence}. It does not prove {one.does_not_prove}"]
+        if one.shapes:
+            lines.append(f"Then: {_resources(resources_of(advice, one), advice.situation.cached)}")
+        if one.command is not None:
+            lines.append(f"Next: {one.command}")
+        out.print(Text(f"{number}. {one.what}", style="bold"))
+        out.print(Padding(Text("\n".join(lines)), (0, 0, 0, 3), expand=False))
+
+
+def _resources(of: Resources, cached: bool) -> str:
+    counted = (
+        f"{short(of.parameters)} attention weights, {short(of.flops_per_token)} floating-point operations of attention "
+        f"per token at full length"
+    )
+    if not cached:
+        return f"{counted}; no cache, because nothing is generated"
+    if of.kv_bytes is None or of.kv_bytes_per_token is None:
+        return f"{counted}; cache of keys and values unknown, because layers differ"
     return (
-        f"{short(of.parameters)} attention weights, {short(of.flops_per_token)}FLOP a token at full length, "
-        f"KV cache {cache}{token}"
+        f"{counted}; cache of keys and values {short(of.kv_bytes)}B per sequence ({short(of.kv_bytes_per_token)}B per "
+        f"token)"
     )

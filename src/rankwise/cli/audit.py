@@ -36,7 +36,7 @@ def audit(
     length: int | None = None,
     pieces: int = 8,
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o", "--out"])] = None,
-    page: Path = Path("audit.html"),
+    page: Path | None = None,
     open: bool = False,
     json: bool = False,
 ) -> None:
@@ -71,11 +71,14 @@ def audit(
         length: Tokens of a piece of text; 256 if not given.
         pieces: How many pieces of text at most.
         output: Also write the report as JSON to this file, for advise and reduce.
-        page: The page to look at; its path is the last line.
+        page: The page to look at; its path is the last line (default: named after -o, else audit.html).
         open: Open the page in the browser.
         json: Print the report as one JSON object instead of tables, and write no page.
     """
-    for option, file in (("-o", output), ("--page", None if json else page)):
+    from rankwise.cli.page import page_beside, say_page, write_page_of
+
+    page_place = page_beside(page, output, "audit.html")
+    for option, file in (("-o", output), ("--page", None if json else page_place)):
         if file is not None:
             require_target(option, file)
     names = _names(q, k, v, o, heads, kv_heads, head_dim, transposed, causal)
@@ -111,9 +114,7 @@ def audit(
         from rankwise.cli.attention_table import print_attention
 
         print_attention(report.attention)
-    from rankwise.cli.page import say_page, write_page_of
-
-    if (written := write_page_of(page, audit=report)) is not None:
+    if (written := write_page_of(page_place, audit=report)) is not None:
         say_page(written, open=open)
 
 

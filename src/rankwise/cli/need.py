@@ -42,7 +42,7 @@ def need(
     seed: int = 0,
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o", "--out"])] = None,
     figure: Path | None = None,
-    page: Path = Path("need.html"),
+    page: Path | None = None,
     open: bool = False,
     json: bool = False,
 ) -> None:
@@ -74,14 +74,16 @@ def need(
         seed: Of everything random.
         output: Also write the measurement as JSON to this file, for advise and report.
         figure: Also draw the curves, as PNG at this path.
-        page: The page to look at; its path is the last line.
+        page: The page to look at; its path is the last line (default: named after -o, else need.html).
         open: Open the page in the browser.
         json: Print one JSON object (format rankwise-need/1) instead of tables, and write no page.
     """
+    from rankwise.cli.page import page_beside, say_page, write_page_of
     from rankwise.need.measurement import NeedSettings
     from rankwise.need.report import need_report
 
-    for option, file in (("-o", output), ("--figure", figure), ("--page", None if json else page)):
+    place = page_beside(page, output, "need.html")
+    for option, file in (("-o", output), ("--figure", figure), ("--page", None if json else place)):
         if file is not None:
             require_target(option, file)
     if figure is not None:
@@ -115,9 +117,7 @@ def need(
         print_json(report.to_json())
         return
     _print(report, figure)
-    from rankwise.cli.page import say_page, write_page_of
-
-    if (written := write_page_of(page, need=report)) is not None:
+    if (written := write_page_of(place, need=report)) is not None:
         say_page(written, open=open)
 
 

@@ -50,18 +50,25 @@ def page_content(
         from rankwise.tasks import levels_of
 
         data = read_store_data(store, levels_of)
-    advice = None if audit is None else _advice(audit, need)
+    advice = None if audit is None else _advice(audit, need, reduction)
     return PageContent(store=data, audit=audit, need=need, reduction=reduction, advice=advice)
 
 
-def _advice(audit: AuditReport, need: NeedReport | None) -> dict[str, Any]:
+def _advice(audit: AuditReport, need: NeedReport | None, reduction: dict[str, Any] | None) -> dict[str, Any]:
     from rankwise.advise.advice import advice_document, advise
     from rankwise.advise.inputs import situation
+    from rankwise.advise.taken_away import taken_away
 
+    cut = None if reduction is None else taken_away(reduction)
     try:
-        return advice_document(advise(situation(audit=audit, need=need)))
+        return advice_document(advise(situation(audit=audit, need=need, reduction=cut)))
     except InvalidInputError as error:  # layers of several shapes, or vectors of another dimension than the model's
         return {"refused": str(error)}
+
+
+def page_beside(page: Path | None, output: Path | None, default: str) -> Path:
+    """``page`` where given, else named after the file that ``-o`` writes, else ``default`` in this folder."""
+    return page or (Path(default) if output is None else output.with_suffix(".html"))
 
 
 def say_page(path: Path, *, open: bool = False) -> None:

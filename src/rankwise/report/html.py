@@ -66,6 +66,8 @@ def build_page(content: PageContent) -> str:
         blocks["data-audit"] = content.audit.to_json()
     if content.need is not None:
         blocks["data-need"] = content.need.to_json()
+    if content.advice is not None and "model" in content.advice:
+        blocks["data-shape"] = content.advice["model"] | content.advice["use"]
     if content.reduction is not None:
         blocks["data-reduce"] = content.reduction
     page: str = (
@@ -136,7 +138,8 @@ def _title(figures: list[Figure], content: PageContent) -> str:
     if content.audit is not None:
         return f"What the heads of {content.audit.model} use"
     if content.need is not None:
-        return "How much rank this data needs"
+        worst, asked = content.need.most_demanding, content.need.settings
+        return f"This data needs rank {worst.need} of {worst.dim} for error {asked.target:g}"
     return "How much rank, and how many heads?"
 
 
@@ -149,6 +152,8 @@ def _lede(content: PageContent) -> str:
         titles = [setting.title for setting in content.store.settings]
         more = f" and {len(titles) - 3} more" if len(titles) > 3 else ""
         return "; ".join(titles[:3]) + more + ". " + _QUESTION
+    if content.advice is not None and "headline" in content.advice:
+        return str(content.advice["headline"])
     return _QUESTION
 
 
@@ -157,7 +162,7 @@ _QUESTION = "Rank and number of heads are different resources: what does trading
 
 def _parts(content: PageContent) -> list[tuple[str, str]]:
     store = content.store
-    parts = []
+    parts = [("advice", "What to do")] if content.advice is not None else []
     if store is not None:
         parts += [("curves", "Rank against error"), ("training", "Training")] if store.settings else []
         parts += [("attention", "Attention ranks")] if store.settings and store.probed else []

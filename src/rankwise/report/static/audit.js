@@ -86,11 +86,22 @@ function attentionBaseline(layer, measure) {
   return mean ? { mean } : undefined;
 }
 
+// The head whose effective rank of QK lies farthest from that of random weights, in widths of their interval.
+function mostUnusual(data) {
+  let found = { layer: 0, head: 0, far: -1 };
+  data.layers.forEach((layer, at) => layer.head_reports.forEach((one, head) => {
+    const { mean, low, high } = layer.qk_baseline.effective;
+    const far = Math.abs(one.qk.effective - mean) / Math.max(high - low, 1e-9);
+    if (far > found.far) found = { layer: at, head, far };
+  }));
+  return found;
+}
+
 // Singular values of one head's forms, the largest as 1.
 function spectrumOf(host, data) {
   const panel = h("div", { class: "panel wide" }), legend = h("ul", { class: "legend" }), facts = h("p", { class: "note", role: "status" }), under = h("div", {});
   const layerSelect = h("select", { id: "spectrum-layer" }, data.layers.map((layer, at) => h("option", { value: at }, layerName(layer)))), headSelect = h("select", { id: "spectrum-head" });
-  host.append(h("h3", {}, "The spectrum of one head"), h("div", { class: "controls" },
+  host.append(h("h3", {}, "The spectrum of one head, the most unusual first"), h("div", { class: "controls" },
     h("p", { class: "field" }, h("label", { for: "spectrum-layer" }, "Layer"), layerSelect), h("p", { class: "field" }, h("label", { for: "spectrum-head" }, "Head"), headSelect)), legend, panel, facts, under);
   const chart = lineChart(panel);
   const current = () => data.layers[Number(layerSelect.value)];
@@ -117,7 +128,10 @@ function spectrumOf(host, data) {
   }
   layerSelect.addEventListener("change", () => { heads(); draw(); });
   headSelect.addEventListener("change", draw);
+  const unusual = mostUnusual(data);
+  layerSelect.value = unusual.layer;
   heads();
+  headSelect.value = unusual.head;
   draw();
   return (layer, chosen) => {
     if (!data.layers[layer]) return;

@@ -1,22 +1,22 @@
-// The explorer: choose a shape, see what it cannot do, where random heads stop growing, and what it costs.
+// The explorer, filled with the shape of the audited model where there is one: choose a shape, see what it cannot do, where random heads stop growing, and what it costs.
 const NICE = [];
 for (let power = 0; power <= 20; power++) NICE.push(2 ** power, ...(power && power < 20 ? [3 * 2 ** (power - 1)] : []));
 NICE.sort(ascending);
 const STEPS_OF_ERROR = 0.05;
 
-function initExplorer() {
+function initExplorer(model) {
   const host = byId("explorer-body");
   if (!host) return;
   const form = h("form", { class: "sliders", "aria-label": "Shape of the attention layer" });
   form.addEventListener("submit", (event) => event.preventDefault());
-  const dim = slider(form, "dim", "Dimension d", 64, () => NICE.filter((n) => n >= 2 && n <= 16384), 2, () => 16384);
-  const rank = slider(form, "rank", "Rank of a head r", 8, () => distinct([...NICE.filter((n) => n < dim()), dim()]), 1, () => dim());
-  const heads = slider(form, "heads", "Heads H", 8, () => NICE.filter((n) => n <= 65536), 1, () => 65536);
-  const kvHeads = slider(form, "kv-heads", "Key/value heads G", 8, () => divisors(heads()), 1, () => heads());
-  const length = slider(form, "length", "Length n (tokens)", 4096, () => NICE.filter((n) => n >= 2), 2, () => 2 ** 20);
-  const mask = selector(form, "mask", "Mask", ["full", "causal", "window"], "causal");
-  const window_ = slider(form, "window", "Window (tokens)", 1024, () => distinct([...NICE.filter((n) => n < length()), length()]), 1, () => length());
-  const layers = slider(form, "layers", "Layers", 32, () => [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 80, 96, 128], 1, () => 1024);
+  const dim = slider(form, "dim", "Dimension d", model?.dim ?? 64, () => NICE.filter((n) => n >= 2 && n <= 16384), 2, () => 16384);
+  const rank = slider(form, "rank", "Rank of a head r", model?.rank ?? 8, () => distinct([...NICE.filter((n) => n < dim()), dim()]), 1, () => dim());
+  const heads = slider(form, "heads", "Heads H", model?.heads ?? 8, () => NICE.filter((n) => n <= 65536), 1, () => 65536);
+  const kvHeads = slider(form, "kv-heads", "Key/value heads G", model?.kv_heads ?? 8, () => divisors(heads()), 1, () => heads());
+  const length = slider(form, "length", "Length n (tokens)", model?.length ?? 4096, () => NICE.filter((n) => n >= 2), 2, () => 2 ** 20);
+  const mask = selector(form, "mask", "Mask", ["full", "causal", "window"], model?.mask ?? "causal");
+  const window_ = slider(form, "window", "Window (tokens)", model?.window ?? 1024, () => distinct([...NICE.filter((n) => n < length()), length()]), 1, () => length());
+  const layers = slider(form, "layers", "Layers", model?.layers ?? 32, () => [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 80, 96, 128], 1, () => 1024);
   const answers = h("div", { class: "answers", "aria-live": "polite" });
   const legend = h("ul", { class: "legend" }), panel = h("div", { class: "panel wide" }), under = h("div", {});
   host.append(form, h("div", { class: "explored" }, answers, legend, panel, under));

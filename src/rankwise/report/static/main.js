@@ -32,5 +32,5 @@ initRuns(storeData);
 initAudit(pageData("data-audit"));
 initNeed(pageData("data-need"));
 initReduce(pageData("data-reduce"));
-initExplorer();
+initExplorer(pageData("data-shape"));
 document.documentElement.dataset.ready = "yes";
