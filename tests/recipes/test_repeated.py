@@ -24,7 +24,7 @@ def test_at_full_size_it_is_the_authors_protocol_to_the_letter():
     from rankwise.train.protocols import PAPER_SEQUENCES, Cell
 
     cell = Cell(task=farthest(64, 16), layers=3, heads=8, rank=8, sequences=PAPER_SEQUENCES)
-    assert paper(cell).id in {run.id for run in FIGURE.sweep("paper").expand()}
+    assert paper(cell).id in {run.id for run in FIGURE.sweep("full").expand()}
 
 
 @pytest.mark.parametrize("layers", [1, 3])
@@ -33,7 +33,7 @@ def test_the_laptop_size_has_as_many_parameters_per_target_as_the_paper(layers):
         run = next(run for run in FIGURE.sweep(preset).expand() if run.model.layers == layers)
         return run.parameters() / (PRESETS[preset].examples * run.task.points)
 
-    assert of("laptop") == pytest.approx(of("paper"), rel=0.1)
+    assert of("laptop") == pytest.approx(of("full"), rel=0.1)
 
 
 def with_curve(run):
@@ -48,7 +48,7 @@ def test_both_errors_are_read_off_the_curve_of_a_run():
     line = FIGURE.reading(PRESETS["laptop"], points)[1]
     assert line.startswith("1 layer, 2 heads of rank 8: after 256 passes 0.00195 on the training sequences, 0.6 held")
     assert line.endswith("on fresh sequences 0.6.")
-    figure = FIGURE.draw(PRESETS["laptop"], points)
+    figure = FIGURE.picture(PRESETS["laptop"], points).draw()
     assert len(figure.axes) == 6
     known = next(line for line in figure.axes[0].lines if line.get_label() == "repeated sequences: training")
     assert (len(known.get_xdata()), known.get_xdata()[-1], known.get_ydata()[-1]) == (32, 256, pytest.approx(0.5 / 256))

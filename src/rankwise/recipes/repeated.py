@@ -1,7 +1,7 @@
 """Memorised or learned? The authors' layers on few sequences that repeat, and on as many fresh ones.
 
     rankwise reproduce repeated
-    rankwise reproduce repeated --preset paper        (the authors' size and length: days; see --only)
+    rankwise reproduce repeated --preset full         (the authors' size and length: days; see --only)
 
 The numbers of the paper's Figure 1 are errors on 25,600 sequences after 1000 passes over them. Here the authors' layers
 are trained on a fixed set of sequences, and on fresh ones for as many steps; the error on the training sequences and on
@@ -13,23 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rankwise.recipes.baselines import trivial_errors
 from rankwise.recipes.cells import counted, farthest
-from rankwise.recipes.curves import curve, titled
+from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select
 from rankwise.recipes.paper_figures import published
-from rankwise.recipes.rows import Point, Value, lines_of, select
+from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.figures import COLOURS, new_figure
-from rankwise.report.panels import Series, draw_levels, draw_series
+from rankwise.report.figures import COLOURS
+from rankwise.report.panels import Axis, Panel, Picture, Series, smooth
 from rankwise.spec import RunSpec, vary
 from rankwise.sweep.trained import TrainedRun
 from rankwise.train.protocols import PAPER_EXAMPLES, PAPER_SEQUENCES, Cell, paper
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +62,7 @@ PRESETS = {
         seeds=1,
     ),
     "laptop": Sizes(dim=16, points=8, ranks=(2, 8, 16), examples=3072, passes=256, feedforward=512, lr=0.005, batch=64),
-    "paper": Sizes(
+    "full": Sizes(
         dim=64,
         points=16,
         ranks=(8, 32, 64),
@@ -122,51 +117,52 @@ class _Repeated(TrainedFigure[Sizes]):
             _, known, new = epochs[number - 1]
             yield {"passes": number, "known": known, "new": new}
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
         """For every depth and rank: both errors at the end, and what fresh sequences teach instead."""
         lines = []
-        for point in select(points, passes=settings.passes, sequences_are="repeated"):
+        for point in select(marks, passes=settings.passes, sequences_are="repeated"):
             row = point.row
             words = (
                 f"{counted(row.layers, 'layer')}, {counted(row.heads, 'head')} of rank {row.rank}: after "
                 f"{settings.passes} passes {point.mean('known'):.3g} on the training sequences, "
                 f"{point.mean('new'):.3g} held out"
             )
-            for fresh in select(
-                points, layers=row.layers, rank=row.rank, passes=settings.passes, sequences_are="fresh"
-            ):
+            for fresh in select(marks, layers=row.layers, rank=row.rank, passes=settings.passes, sequences_are="fresh"):
                 words += f"; on fresh sequences {fresh.mean('new'):.3g}"
             lines.append(words + ".")
         return lines
 
-    def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
+    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
         """A row of panels per depth, a column per rank."""
-        depths, ranks = lines_of(points, "layers"), sorted({point.row.rank for point in points})
-        figure = new_figure(3.4 * len(ranks) + 2.0, 3.1 * len(depths) + 0.4)
-        panels = figure.subplots(len(depths), len(ranks), squeeze=False, sharex=True, sharey=True)
-        for line, (layers, own) in zip(panels, depths.items(), strict=True):
-            for axes, rank in zip(line, ranks, strict=True):
-                _draw(axes, settings, select(own, rank=rank))
-                axes.set_title(f"{counted(int(layers), 'layer')}, rank {rank}", fontsize=10)
+        ranks = sorted({point.row.rank for point in marks})
+        panels = [
+            [_panel(settings, found) if (found := select(own, rank=rank)) else None for rank in ranks]
+            for own in lines_of(marks, "layers").values()
+        ]
         title = f"Farthest of {settings.points} points in {settings.dim} dimensions, $H = d/r$: "
-        return titled(figure, list(panels.flat), title + f"{settings.examples:,} repeated sequences, or fresh ones")
+        title += f"{settings.examples:,} repeated sequences, or fresh ones"
+        return Picture(title=title, panels=panels, legend="right", size=(3.4, 3.2))
 
 
-def _draw(axes: Axes, settings: Sizes, points: Sequence[Point]) -> None:
+def _panel(settings: Sizes, points: Sequence[Point]) -> Panel:
+    """Training and held-out error of one depth and rank against passes."""
     repeated, fresh = (select(points, sequences_are=kind) for kind in ("repeated", "fresh"))
-    lines = [
-        curve("repeated sequences: training", repeated, x="passes", y="known", color=COLOURS[1], marker=""),
-        curve("repeated sequences: held out", repeated, x="passes", y="new", color=COLOURS[0], marker=""),
-        curve("fresh sequences: held out", fresh, x="passes", y="new", color=COLOURS[2], marker="", linestyle="--"),
-    ]
     row = points[0].row
     found = published("figure1", dim=row.dim, points=row.points, layers=row.layers, exponent=1.0)
-    if row.rank in found:
-        cross = {settings.passes: found[row.rank]}
-        lines.append(Series(label="", x=[], y=[], published=cross, style={"color": "0.2"}))
-    draw_series(axes, [line for line in lines if line.x or line.published])
-    draw_levels(axes, trivial_errors(settings.dim, settings.points))
-    axes.set(xscale="log", yscale="log", xlabel="passes (or as many fresh sequences)", ylabel="squared error per query")
+    cross = {settings.passes: found[row.rank]} if row.rank in found else None
+    series = [
+        curve("repeated sequences: training", repeated, x="passes", y="known", **smooth(COLOURS[1])),
+        curve("repeated sequences: held out", repeated, x="passes", y="new", **smooth(COLOURS[0])),
+        curve("fresh sequences: held out", fresh, x="passes", y="new", **smooth(COLOURS[2], "--")),
+        Series(label="", x=[], y=[], published=cross, style={"color": "0.2"}),
+    ]
+    return Panel(
+        title=f"{counted(row.layers, 'layer')}, rank {row.rank}",
+        x=Axis(label="passes (or as many fresh sequences)", scale="log"),
+        y=ERROR,
+        series=[line for line in series if line.x or line.published],
+        levels=trivial_errors(settings.dim, settings.points),
+    )
 
 
 FIGURE = _Repeated()
