@@ -30,6 +30,7 @@ def test_points_are_means_over_seeds_with_the_standard_error_between_them():
     (point,) = points_of([row(0, 0.1), row(1, 0.3), row(2, 0.5)], ("rank",))
     assert (point.error, len(point.rows)) == (pytest.approx(0.3), 3)
     assert point.spread() == pytest.approx(0.2 / 3**0.5)
+    assert point.told() == "0.3 ± 0.1"
 
 
 def test_one_seed_has_the_standard_error_of_its_validation_if_any():

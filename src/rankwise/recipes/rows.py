@@ -111,6 +111,11 @@ class Point:
         """The standard error of that mean."""
         return self.estimate(column).standard_error
 
+    def told(self, column: str = "error") -> str:
+        """Mean and, where it is known, standard error in words: 0.25 ± 0.01."""
+        known = self.estimate(column)
+        return f"{known.mean:.3g}" + (f" ± {known.standard_error:.1g}" if known.standard_error else "")
+
     def estimate(self, column: str) -> Estimate:
         """The mean over seeds; one seed has the standard error of its validation, 0 where that is not known."""
         named = f"{column}_se"
