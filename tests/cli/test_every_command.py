@@ -184,7 +184,7 @@ NUMBERS = [
     ["advise", "--dim", "768", "--heads", "12", "--kv-heads", "5"],
     ["reproduce", "figure9"],
     ["reproduce", "figure1", "--preset", "odd"],
-    ["reproduce", "barrier", "--preset", "paper"],
+    ["reproduce", "barrier", "--preset", "full"],
     ["reproduce", "figure1", "--protocol", "odd"],
     ["reproduce", "figure1", "--seeds", "0"],
     ["reproduce", "figure1", "--preset", "smoke", "--workers", "0"],

@@ -44,7 +44,7 @@ def test_only_some_runs_are_trained_and_drawn(small, tmp_path, capsys):
 
 
 def test_dry_run_trains_and_writes_nothing(tmp_path, capsys):
-    command = ["reproduce", "figure1", "--preset", "paper", "--store", str(tmp_path / "new"), "--dry-run", "--json"]
+    command = ["reproduce", "figure1", "--preset", "full", "--store", str(tmp_path / "new"), "--dry-run", "--json"]
     assert main(command) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["to_do"] == 27
@@ -54,7 +54,7 @@ def test_dry_run_trains_and_writes_nothing(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["figure1", "--preset", "huge"], "--preset: expected one of smoke, demo, laptop, paper, got 'huge'"),
+        (["figure1", "--preset", "huge"], "--preset: expected one of smoke, demo, laptop, full, got 'huge'"),
         (
             ["theorem", "--protocol", "paper"],
             "--protocol: expected an option of theorem (--seeds, --only, --sequences)",

@@ -32,7 +32,7 @@ EXCEPTIONS = tuple(
         (r"\.venv/bin/rankwise demo", None, None, "minutes; tests/cli/test_demo.py runs it in small"),
         # Planned, not trained.
         (r"rankwise reproduce (figure1|theorem|language|repeated)( --out results)?( +#.*)?", DRY, DRY, "minutes"),
-        (r"rankwise reproduce figure1 --preset paper --engine ray .*", DRY, DRY, "a cluster, and days"),
+        (r"rankwise reproduce figure1 --preset full --engine ray .*", DRY, DRY, "a cluster, and days"),
         (r"rankwise sweep grid.toml --engine ray.*", DRY, DRY, "a cluster; tests/sweep/engines/test_ray.py has one"),
         (r"rankwise sweep examples/grid.toml( +#.*)?", DRY, DRY, "minutes; reproduce-a-figure.md trains a smaller one"),
         # In full when there is time.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import csv
 from dataclasses import replace
 
 import pytest
@@ -10,33 +10,29 @@ import torch
 
 from rankwise.nn.address_search import address_search, turned_addresses
 from rankwise.recipes.closed_form import address
-from rankwise.recipes.closed_form.address_fit import fit_search
 from rankwise.tasks import FarthestNeighbor
+from rankwise.train.address_fit import fit_search
 
 SMOKE = address.PRESETS["smoke"]
 
 
 @pytest.fixture(scope="module")
 def smoke():
-    said = []
-    data = address.FIGURE.compute(SMOKE, said.append)
-    assert said[0] == "dim 16, points 8, layers 1"
-    return data
+    return address.FIGURE.compute(SMOKE)
 
 
 def test_depth_finds_what_one_layer_of_the_rank_does_not(smoke):
-    at = {(s.dim, s.points, s.layers, s.rank): s for s in smoke.searches}
+    at = {(s.dim, s.points, s.layers, s.rank): s for s in smoke}
     for rank in (2, 4):
         one, three = at[16, 8, 1, rank], at[16, 8, 3, rank]
-        best = next(mark.right for mark in smoke.limits if mark.rank == rank)
-        assert one.right + 10 * one.right_se < three.right < best
+        assert one.right + 10 * one.right_se < three.right < three.limit == one.limit
         assert three.error + 10 * three.error_se < one.error < 1
     # at a fourth of a rank per point, half the dimension changes less than a layer does
     assert abs(at[16, 8, 3, 2].right - at[32, 8, 3, 2].right) < at[16, 8, 3, 2].right - at[16, 8, 1, 2].right
 
 
 def test_the_network_is_as_good_as_the_iteration_it_was_fitted_as(smoke):
-    search = next(s for s in smoke.searches if (s.dim, s.layers, s.rank) == (32, 3, 4))
+    search = next(s for s in smoke if (s.dim, s.layers, s.rank) == (32, 3, 4))
     task = FarthestNeighbor(32, 8)
     batch = task.sample(2000, torch.Generator().manual_seed(1), dtype=torch.float64)
     z = turned_addresses(batch.points, 4, search.steps)
@@ -49,7 +45,7 @@ def test_the_network_is_as_good_as_the_iteration_it_was_fitted_as(smoke):
 
 
 def test_the_fitted_gain_is_the_best(smoke):
-    search = smoke.searches[-1]
+    search = smoke[-1]
     task = FarthestNeighbor(search.dim, search.points)
     batch = task.sample(2000, torch.Generator().manual_seed(2), dtype=torch.float64)
 
@@ -72,25 +68,25 @@ def test_fitting_leaves_the_number_of_threads_as_it_was():
 
 @pytest.mark.parametrize(("rank", "exact"), [(8, True), (12, True), (7, False)])
 def test_the_best_matrix_of_the_rank_of_all_points_is_their_gram_matrix(rank, exact):
-    assert (address.limit(16, 8, rank, SMOKE).right == 1.0) == exact
+    assert (address.limit(16, 8, rank, 500) == 1.0) == exact
 
 
 def test_ranks_follow_the_points_and_stay_below_the_dimension():
     wide = replace(SMOKE, dims=(8,), counts=(16,), depths=(2,), shares=(0.01, 0.25, 1.0), iterations=1, sequences=8)
-    assert [search.rank for search in address.FIGURE.compute(wide, lambda line: None).searches] == [4]
+    assert [search.rank for search in address.FIGURE.compute(wide)] == [4]
 
 
 def test_it_draws_and_says_what_is_seen(smoke, monkeypatch, tmp_path):
-    monkeypatch.setattr(type(address.FIGURE), "compute", lambda self, settings, say: smoke)
-    found = address.FIGURE.write("smoke", "command", tmp_path, lambda line: None)
-    assert [path.suffix for path in found.files] == [".png", ".svg", ".json", ".md"]
+    monkeypatch.setattr(type(address.FIGURE), "compute", lambda self, settings, progress: smoke)
+    found = address.FIGURE.write("smoke", "command", tmp_path)
+    assert [path.suffix for path in found.files] == [".png", ".svg", ".csv", ".md"]
     assert found.files[0].read_bytes().startswith(b"\x89PNG")
-    data = json.loads(found.files[2].read_text(encoding="utf-8"))
-    assert [(s["rank"], s["right"]) for s in data["searches"]] == [row[3:5] for row in found.rows]
+    rows = csv.DictReader(found.files[2].read_text(encoding="utf-8").splitlines())
+    assert [(int(row["rank"]), float(row["right"])) for row in rows] == [row[3:5] for row in found.rows]
     at = {row[:4]: row[4] for row in found.rows}
     depths, limit, points, dims = found.reading
     assert f"rank 4 of 16 dimensions among 8 points, by layers: {at[16, 8, 1, 4]:.0%} with 1" in depths
-    assert f"{smoke.limits[-1].right:.0%}" in limit
+    assert f"{smoke[1].limit:.0%}" in limit
     low, high = sorted((at[16, 8, 3, 4], at[16, 4, 3, 2]))
     assert f"Three layers of rank N/2: {low:.0%} to {high:.0%}" in points
     low, high = sorted((at[16, 8, 3, 4], at[32, 8, 3, 4]))

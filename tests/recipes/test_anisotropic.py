@@ -84,7 +84,7 @@ def test_the_needed_rank_is_found_between_ranks_and_what_it_follows_is_said():
 
 
 def test_the_picture_shows_both_axes():
-    against_d, against_effective = FIGURE.draw(PRESETS["laptop"], fixed(follows_effective=True)).axes
+    against_d, against_effective = FIGURE.picture(PRESETS["laptop"], fixed(follows_effective=True)).draw().axes
     assert against_d.get_xlabel() == "rank / d"
     _, labels = against_effective.get_legend_handles_labels()
     assert labels[0] == "alpha = 0, $d_{eff}$ = 32"

@@ -63,7 +63,7 @@ def test_reading_and_picture_from_fixed_numbers():
     )
     words = "Bias 1: of the best linear predictor's error there remains 0.5 at rank 4, 0.25 at rank 8, 0.22 at rank 9."
     assert FIGURE.reading(PRESETS["smoke"], points)[1] == words
-    errors, relative = FIGURE.draw(PRESETS["smoke"], points).axes
+    errors, relative = FIGURE.picture(PRESETS["smoke"], points).draw().axes
     assert errors.xaxis_inverted()
     first = next(line for line in errors.lines if len(line.get_xdata()) == 3)
     assert list(first.get_xdata()) == [4, 0, -1]

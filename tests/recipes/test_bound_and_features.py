@@ -6,56 +6,47 @@ from statistics import fmean
 import pytest
 
 from rankwise.recipes.closed_form import bound, features
+from rankwise.recipes.marks import lines_of, select
 from rankwise.recipes.paper_figures import published
 from rankwise.theory.bounds import error_lower_bound
 from rankwise.theory.kernels import optimal_weights, random_features
 from rankwise.theory.random_heads import errors_as_published, random_head_errors
 
 
-def quiet(line):
-    """No progress is shown."""
-
-
 @pytest.fixture(scope="module")
 def bounds():
-    return bound.FIGURE.compute(bound.PRESETS["smoke"], quiet)
+    return bound.FIGURE.compute(bound.PRESETS["smoke"])
 
 
 @pytest.fixture(scope="module")
 def errors():
-    return features.FIGURE.compute(features.PRESETS["smoke"], quiet)
+    return features.FIGURE.compute(features.PRESETS["smoke"])
 
 
 def test_no_random_heads_cross_the_bound(bounds):
-    for panel in bounds.panels:
-        assert len(panel.random_errors) == bound.PRESETS["smoke"].draws
-        for row in panel.random_errors:
-            assert all(
-                error > error_lower_bound(panel.dim, 1, heads).value
-                for heads, error in zip(panel.random_heads, row, strict=True)
-            )
-        assert 0 < panel.closest < 0.3
+    random = select(bounds, kind="random")
+    assert len(random) == 20
+    for mark in random:
+        assert error_lower_bound(mark.dim, 1, mark.heads).value < mark.random_least <= mark.random_mean
 
 
 def test_heads_below_the_bound_are_a_bug(monkeypatch):
     monkeypatch.setattr(bound, "random_head_errors", lambda dim, heads, seed: [0.01] * len(heads))
     settings = dataclasses.replace(bound.PRESETS["smoke"], ranks={8: (1,)}, steps_per_decade=1)
     with pytest.raises(AssertionError, match="less than the bound allows"):
-        bound.FIGURE.compute(settings, quiet)
+        bound.FIGURE.compute(settings)
 
 
 def test_the_plateau_and_the_standard_scaling(bounds):
-    eight, sixty_four = bounds.panels
-    assert (eight.plateau, sixty_four.plateau) == pytest.approx((0.161, 0.179), abs=5e-4)
-    rank_one = sixty_four.lines[0]
-    assert rank_one.bound_at_standard == pytest.approx(sixty_four.plateau, abs=2e-4)
-    assert rank_one.log10_heads_required == pytest.approx(7.366, abs=1e-3)
-    for panel in bounds.panels:
-        for line in panel.lines:
-            assert line.bound == sorted(line.bound, reverse=True)
-            assert 0 <= line.bound[-1] < line.bound[0] < 0.5
-    higher_rank = sixty_four.lines[1]
-    assert all(low <= high for low, high in zip(higher_rank.bound, rank_one.bound, strict=True))
+    standard = {(mark.dim, mark.rank): mark for mark in select(bounds, kind="standard")}
+    assert (standard[8, 1].plateau, standard[64, 1].plateau) == pytest.approx((0.161, 0.179), abs=5e-4)
+    assert standard[64, 1].bound == pytest.approx(standard[64, 1].plateau, abs=2e-4)
+    assert standard[64, 1].log10_heads_required == pytest.approx(7.366, abs=1e-3)
+    lines = {key: [m.bound for m in select(bounds, kind="line", dim=key[0], rank=key[1])] for key in standard}
+    for line in lines.values():
+        assert line == sorted(line, reverse=True)
+        assert 0 <= line[-1] < line[0] < 0.5
+    assert all(low <= high for low, high in zip(lines[64, 8], lines[64, 1], strict=True))
 
 
 def test_errors_are_those_of_the_first_heads_of_a_draw():
@@ -67,13 +58,16 @@ def test_errors_are_those_of_the_first_heads_of_a_draw():
 
 
 def test_errors_fall_with_heads_and_stay_near_the_published(errors):
-    for line in errors.lines:
-        for row in line.errors:
-            assert row == sorted(row, reverse=True)
-        assert line.published == list(published("random_features", dim=line.dim).values())[: len(line.heads)]
-        for count, mean, authors in zip(line.heads, line.means, line.published, strict=True):
-            if count >= 256:
-                assert 0 < mean - authors < 0.02  # the figure lies below: see the next test
+    for dim, line in lines_of(errors, "dim").items():
+        means = [mark.error for mark in line]
+        assert means == sorted(means, reverse=True)
+        authors = published("random_features", dim=dim)
+        assert [mark.published for mark in line] == [authors[mark.heads] for mark in line]
+        for mark in line:
+            assert mark.least <= mark.error <= mark.greatest
+            assert (mark.published_gap is None) == (mark.heads < 64)
+            if mark.heads >= 256:
+                assert -0.02 < mark.published_gap < 0  # the figure lies below: see the next test
 
 
 @pytest.mark.parametrize(("dim", "heads"), [(8, 512), (16, 512), (64, 1024)])
@@ -84,24 +78,23 @@ def test_the_formula_at_short_keys_gives_the_published_value(dim, heads):
 
 def test_a_dimension_the_authors_do_not_have():
     settings = features.Settings(dims=(5,), most_heads=4, draws=2, most_heads_as_published=2, draws_as_published=1)
-    data = features.FIGURE.compute(settings, quiet)
-    (line,) = data.lines
-    assert line.published == [None] * 3
-    assert line.as_published_heads == [1, 2]
-    assert "The authors' figure has no value there." in features.FIGURE.reading(data)
-    assert [row[-2:] for row in features.FIGURE.table(data)] == [(None, value) for value in (*line.as_published, None)]
+    marks = features.FIGURE.compute(settings)
+    assert [(mark.heads, mark.published, mark.formula is None) for mark in marks] == [
+        (1, None, False),
+        (2, None, False),
+        (4, None, True),
+    ]
+    assert "The authors' figure has no value there." in features.FIGURE.reading(settings, marks)
 
 
 def test_they_draw_and_say_what_is_seen(bounds, errors):
-    for figure, data in ((bound.FIGURE, bounds), (features.FIGURE, errors)):
-        done = figure.present(data)
-        assert len(done.figure.axes) == 2
-        assert all(len(row) == len(done.columns) for row in done.rows)
-    assert len(bound.FIGURE.table(bounds)) == sum(map(len, bound.PRESETS["smoke"].ranks.values()))
-    assert "None of 40 sets of random rank-1 heads errs less than the bound." in bound.FIGURE.reading(bounds)
-    row = next(row for row in features.FIGURE.table(errors) if row[:2] == (8, 512))
-    assert row[3] <= row[2] <= row[4]
-    assert features.FIGURE.reading(errors)[:2] == [
-        f"Dimension 8, 512 heads: the error is {row[2]:.3f}.",
-        f"The authors' figure shows {row[5]:.3f} there.",
+    settings = bound.PRESETS["smoke"]
+    for figure, marks in ((bound.FIGURE, bounds), (features.FIGURE, errors)):
+        assert len(figure.picture(figure.settings("smoke"), marks).draw().axes) == 2
+    assert len(bound.FIGURE.tabled(bounds)) == sum(map(len, settings.ranks.values()))
+    assert "None of 40 sets of random rank-1 heads errs less than the bound." in bound.FIGURE.reading(settings, bounds)
+    (mark,) = select(errors, dim=8, heads=512)
+    assert features.FIGURE.reading(features.PRESETS["smoke"], errors)[:2] == [
+        f"Dimension 8, 512 heads: the error is {mark.error:.3f}.",
+        f"The authors' figure shows {mark.published:.3f} there.",
     ]

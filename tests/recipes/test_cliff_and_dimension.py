@@ -27,7 +27,7 @@ def test_the_cliffs_reading_and_picture_from_fixed_numbers():
     assert one.startswith(
         "1 head: 0.85 at rank 8, halved from rank 15 on; the last step, from rank 15 to 16, takes 0.35"
     )
-    logarithmic, linear = cliff.FIGURE.draw(cliff.PRESETS["smoke"], points).axes
+    logarithmic, linear = cliff.FIGURE.picture(cliff.PRESETS["smoke"], points).draw().axes
     assert (logarithmic.get_yscale(), linear.get_yscale()) == ("log", "linear")
     assert [label.get_text() for label in linear.get_xticklabels()] == ["8", "15", "16"]
 
@@ -56,6 +56,6 @@ def test_dimensions_reading_and_picture_from_fixed_numbers():
     assert said[0] == "r = d: 0.01 at d = 8, 0.01 at d = 16, 0.01 at d = 32."
     assert said[1] == "r = d/2: 0.02 at d = 8, 0.02 at d = 16, 0.02 at d = 32."
     assert said[-1] == "The same rank 4: 0.02 at d = 8, 0.04 at d = 16, 0.08 at d = 32."
-    by_rank, by_share = dimension.FIGURE.draw(dimension.PRESETS["laptop"], points).axes
+    by_rank, by_share = dimension.FIGURE.picture(dimension.PRESETS["laptop"], points).draw().axes
     assert [label.get_text() for label in by_share.get_xticklabels()] == ["1/8", "1/4", "1/2", "1"]
     assert [label.get_text() for label in by_rank.get_xticklabels()] == ["1", "2", "4", "8", "16", "32"]

@@ -1,7 +1,7 @@
 import pytest
 
 from rankwise.recipes.figure1 import FIGURE, PRESETS
-from recipe_rows import points_from, rows_of
+from recipe_rows import points_from
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))
@@ -18,7 +18,7 @@ def test_every_curve_has_one_attention_budget(preset, protocol):
 
 
 def test_full_size_is_the_grid_that_is_promised():
-    runs = list(FIGURE.sweep("paper").expand())
+    runs = list(FIGURE.sweep("full").expand())
     assert len(runs) == 7 + 7 + 3 + 7 + 3
     assert {run.optim.steps * run.optim.batch for run in runs} == {1_280_000}
     assert {(run.task.dim, run.task.points) for run in runs} == {(64, 16)}
@@ -51,22 +51,21 @@ def test_depths_are_compared_at_a_budget_that_both_have():
 def test_a_choice_without_full_rank_is_drawn_and_has_nothing_to_compare():
     points = points_from(FIGURE, "demo", lambda run: 0.5, only=("rank=4",))
     assert FIGURE.reading(PRESETS["demo"], points) == []
-    assert len(FIGURE.draw(PRESETS["demo"], points).axes) == 2
+    assert len(FIGURE.picture(PRESETS["demo"], points).draw().axes) == 2
 
 
 def test_the_papers_values_are_crosses_at_full_size_only():
-    points = points_from(FIGURE, "paper", lambda run: 0.9 * run.model.rank**-0.5, only=("budget=d^2", "layers=1,3"))
-    *_, line = FIGURE.reading(PRESETS["paper"], points)
+    points = points_from(FIGURE, "full", lambda run: 0.9 * run.model.rank**-0.5, only=("budget=d^2", "layers=1,3"))
+    *_, line = FIGURE.reading(PRESETS["full"], points)
     assert line == "Of 14 held-out errors 6 lie below the paper's training error."
-    axes = FIGURE.draw(PRESETS["paper"], points).axes[0]
+    axes = FIGURE.picture(PRESETS["full"], points).draw().axes[0]
     crosses = [one for one in axes.lines if one.get_marker() == "x" and len(one.get_xdata())]
     assert [list(one.get_ydata()) for one in crosses] == [[0.868, 0.862, 0.856, 0.84, 0.803, 0.695, 0.0153]]
-    small = FIGURE.draw(PRESETS["smoke"], points_from(FIGURE, "smoke", lambda run: 0.5)).axes[0]
+    small = FIGURE.picture(PRESETS["smoke"], points_from(FIGURE, "smoke", lambda run: 0.5)).draw().axes[0]
     assert not [one for one in small.lines if one.get_marker() == "x"]
 
 
 def test_by_the_papers_protocol_the_training_error_is_told_apart():
-    points = points_from(FIGURE, "paper", lambda run: 0.5, protocol="paper", only=("rank=8", "layers=3"))
-    assert "the error on them is 0.5, held out 0.5" in FIGURE.reading(PRESETS["paper"], points)[-1]
-    rows = rows_of(FIGURE, "paper", lambda run: 0.5, protocol="paper", only=("rank=8", "layers=3"))
-    assert "train_min" in FIGURE.present("paper", rows).columns
+    points = points_from(FIGURE, "full", lambda run: 0.5, protocol="paper", only=("rank=8", "layers=3"))
+    assert "the error on them is 0.5, held out 0.5" in FIGURE.reading(PRESETS["full"], points)[-1]
+    assert "train_min" in FIGURE.present("full", points).columns

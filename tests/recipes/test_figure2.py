@@ -9,7 +9,7 @@ from rankwise.sweep.trained_weights import trained_model
 from recipe_rows import points_from, trained_here
 
 
-@pytest.mark.parametrize(("preset", "heads"), [("laptop", [1, 4, 16]), ("paper", [1, 8, 64])])
+@pytest.mark.parametrize(("preset", "heads"), [("laptop", [1, 4, 16]), ("full", [1, 8, 64])])
 def test_the_runs_are_full_rank_cells_of_figure_1(preset, heads):
     """Trained once for both figures: the ids are the same."""
     runs = list(FIGURE.sweep(preset, seeds=2).expand())
@@ -54,8 +54,8 @@ def test_the_authors_medians_stand_beside_heads_of_their_size_as_ours_are_measur
     assert published_medians(64, 16)[1] == pytest.approx((0.42, 300))
     assert set(published_medians(64, 16)) == {1, 8, 64}
     assert published_medians(16, 8) == {}
-    points = points_from(FIGURE, "paper", lambda run: 0.02, lambda run: extra(10.0))
-    scores, values = FIGURE.draw(PRESETS["paper"], points).axes
+    points = points_from(FIGURE, "full", lambda run: 0.02, lambda run: extra(10.0))
+    scores, values = FIGURE.picture(PRESETS["full"], points).draw().axes
     crosses = [line for line in scores.lines if line.get_marker() == "x"]
     assert [line.get_xdata()[0] for line in crosses if len(line.get_xdata())] == pytest.approx([0.42, 3.7, 11.46])
     assert not [line for line in values.lines if line.get_marker() == "x"]
@@ -66,7 +66,7 @@ def test_heads_are_summed_up_and_drawn():
     one, four = FIGURE.reading(PRESETS["smoke"], points)
     assert one.startswith("1 head: 30.0 degrees from -I on average (from 10.0 to 50.0")
     assert four.endswith("median scale 100.")
-    scores, values = FIGURE.draw(PRESETS["smoke"], points).axes
+    scores, values = FIGURE.picture(PRESETS["smoke"], points).draw().axes
     assert sorted(x for line in scores.lines[:2] for x in line.get_xdata()) == [10, 10, 50, 50]
     assert {y for line in values.lines[:2] for y in line.get_ydata()} == {2.0}
     assert figure2.FIGURE.keys == ("heads", "seed", "head"), "heads of different seeds are never averaged"

@@ -22,7 +22,7 @@ def test_every_kind_stands_at_every_rank_and_is_told_from_its_model(preset, prot
 def test_parameters_of_the_kinds(protocol):
     """The authors' concatenated heads have four times the attention weights, the equal ones as many."""
     dim, points = 64, 16
-    runs = list(FIGURE.sweep("paper", protocol=protocol).expand())
+    runs = list(FIGURE.sweep("full", protocol=protocol).expand())
     for run in runs:
         kind, attention = kind_of(run), run.model.attention
         weights = 2 * attention.heads * attention.dim * (attention.rank + attention.value_dim)
@@ -42,16 +42,16 @@ def _same_without(other, run):
 
 def test_without_positions_it_is_figure_1_and_the_papers_rate_is_halved_with_them():
     few = {"protocol": "paper", "only": ("layers=1",)}
-    whole = {run.id for run in figure1.FIGURE.sweep("paper", **few).expand()}
-    runs = list(FIGURE.sweep("paper", **few).expand())
+    whole = {run.id for run in figure1.FIGURE.sweep("full", **few).expand()}
+    runs = list(FIGURE.sweep("full", **few).expand())
     assert {run.id for run in runs if kind_of(run) == "none"} <= whole
     assert {run.optim.lr for run in runs if kind_of(run) != "none"} == {0.005}
 
 
-@pytest.mark.parametrize("rank", PRESETS["paper"].ranks)
+@pytest.mark.parametrize("rank", PRESETS["full"].ranks)
 def test_the_authors_cut_points_and_positions_into_heads_of_the_rank_on_the_axis(rank):
     """Eight modules of (64 + 64) / rank heads each, averaged, beside eight of 64 / rank without positions."""
-    runs = FIGURE.sweep("paper", protocol="paper", only=(f"rank={rank}", "layers=1")).expand()
+    runs = FIGURE.sweep("full", protocol="paper", only=(f"rank={rank}", "layers=1")).expand()
     heads = {kind_of(run): (run.model.heads, run.model.average) for run in runs}
     assert heads["concatenated"] == (8 * 128 // rank, 8)
     assert heads["none"] == heads["additive"] == (8 * 64 // rank, 8)
@@ -61,11 +61,11 @@ ERRORS = {"none": 0.4, "additive": 0.4, "concatenated": 0.1, "concatenated, equa
 
 
 def test_reading_and_the_papers_values():
-    points = points_from(FIGURE, "paper", lambda run: ERRORS[kind_of(run)])
-    one, three = FIGURE.reading(PRESETS["paper"], points)
+    points = points_from(FIGURE, "full", lambda run: ERRORS[kind_of(run)])
+    one, three = FIGURE.reading(PRESETS["full"], points)
     assert one.startswith("1 layer, ranks below 64")
     assert three.endswith("additive 1.00, concatenated 4.00, concatenated, equal 2.00.")
-    figure = FIGURE.draw(PRESETS["paper"], points)
+    figure = FIGURE.picture(PRESETS["full"], points).draw()
     assert [axes.get_title() for axes in figure.axes] == ["1 layer", "3 layers"]
     crosses = [line for line in figure.axes[1].lines if line.get_marker() == "x" and len(line.get_xdata())]
     assert len(crosses) == 3
@@ -75,7 +75,7 @@ def test_reading_and_the_papers_values():
 def test_a_kind_keeps_its_colour_when_others_are_missing():
     def colours(**options):
         points = points_from(FIGURE, "laptop", lambda run: 0.4, **options)
-        handles, labels = FIGURE.draw(PRESETS["laptop"], points).axes[0].get_legend_handles_labels()
+        handles, labels = FIGURE.picture(PRESETS["laptop"], points).draw().axes[0].get_legend_handles_labels()
         return {label: handle.lines[0].get_color() for handle, label in zip(handles, labels, strict=True)}
 
     few, every = colours(only=("positions=none,concatenated",)), colours()

@@ -19,7 +19,7 @@ def test_the_grid_is_two_layers_with_the_largest_budget_and_as_many_queries_each
 
 
 def test_the_papers_protocol_has_the_papers_rate_and_modules():
-    runs = list(FIGURE.sweep("paper", protocol="paper", sequences=51_200_000).expand())
+    runs = list(FIGURE.sweep("full", protocol="paper", sequences=51_200_000).expand())
     assert {run.optim.steps * run.optim.batch for run in runs} == {51_200_000}
     assert {run.optim.lr for run in runs} == {0.005}
     assert {run.model.average for run in runs} == {64}
@@ -39,12 +39,12 @@ def points(preset, own, tested, monkeypatch):
 
 
 def test_reading_and_drawing_from_fixed_numbers(monkeypatch):
-    found = points("paper", lambda run: 1 / run.model.rank, lambda run, n: n / 2000 / run.model.rank, monkeypatch)
+    found = points("full", lambda run: 1 / run.model.rank, lambda run, n: n / 2000 / run.model.rank, monkeypatch)
     monkeypatch.setattr(figure4, "exact_head", lambda dim, count, error: dict.fromkeys(TESTED, 0.01))
-    lines = FIGURE.reading(PRESETS["paper"], found)
+    lines = FIGURE.reading(PRESETS["full"], found)
     assert lines[0] == "Rank 32, trained with 4 and with 256 points: error from 0.031 to 0.031."
     assert lines[3].startswith("Trained with 16 points, tested with 1024: rank 32 0.016, rank 64 0.008; an exact head")
-    figure = FIGURE.draw(PRESETS["paper"], found)
+    figure = FIGURE.picture(PRESETS["full"], found).draw()
     assert [axes.get_title() for axes in figure.axes[1:]] == [f"trained with {n} points" for n in (4, 16, 64, 256)]
     crosses = [line for line in figure.axes[0].lines if line.get_marker() == "x" and len(line.get_xdata())]
     assert len(crosses) == 4

@@ -3,7 +3,8 @@ import io
 
 import pytest
 
-from rankwise.recipes.rows import COLUMNS, csv_text, lines_of, points_of, result_row, select
+from rankwise.recipes.marks import csv_text, lines_of, select
+from rankwise.recipes.rows import COLUMNS, points_of, result_row
 from recipe_rows import trained
 from spec_examples import small_run
 
@@ -20,7 +21,7 @@ def test_a_row_leads_back_to_its_run_and_knows_what_it_saw():
 
 
 def test_the_csv_has_the_common_columns_and_then_the_figures_own():
-    first, second = csv.DictReader(io.StringIO(csv_text([row(evaluated=4), row(1)])))
+    first, second = csv.DictReader(io.StringIO(csv_text([row(evaluated=4).columns(), row(1).columns()])))
     assert list(first) == [*COLUMNS, "evaluated"]
     assert (first["error"], first["evaluated"], second["evaluated"]) == ("0.25", "4", "")
 
@@ -29,6 +30,7 @@ def test_points_are_means_over_seeds_with_the_standard_error_between_them():
     (point,) = points_of([row(0, 0.1), row(1, 0.3), row(2, 0.5)], ("rank",))
     assert (point.error, len(point.rows)) == (pytest.approx(0.3), 3)
     assert point.spread() == pytest.approx(0.2 / 3**0.5)
+    assert point.told() == "0.3 ± 0.1"
 
 
 def test_one_seed_has_the_standard_error_of_its_validation_if_any():

@@ -31,7 +31,7 @@ def test_each_kind_is_held_against_its_own_bound():
         bound = error_lower_bound(point.row.dim, point.row.rank, point.row.heads, values=values).value
         assert point.mean("bound") == bound
     assert {point.get("kind") for point in points} == {"softmax", "generalised"}
-    assert len(FIGURE.draw(PRESETS["smoke"], points).axes) == 1
+    assert len(FIGURE.picture(PRESETS["smoke"], points).draw().axes) == 1
 
 
 def test_a_point_below_the_bound_is_found_and_said():

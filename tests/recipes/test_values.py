@@ -21,7 +21,7 @@ def test_reading_and_picture_from_fixed_numbers():
     level, *lines = FIGURE.reading(PRESETS["laptop"], points)
     assert level.startswith("Linear scores with whole values reach 0.51")
     assert lines[1] == "2 heads of rank 8: 0.8 with values of rank 8, 0.6 with whole values."
-    figure = FIGURE.draw(PRESETS["laptop"], points)
+    figure = FIGURE.picture(PRESETS["laptop"], points).draw()
     assert [axes.get_title() for axes in figure.axes] == ["$H = 16/r$", "$H = 64/r$"]
     labels = {text.get_text() for text in figure.legends[0].get_texts()}
     assert labels == {"values of rank $r$", "values of rank $d$", "linear scores, whole values"}

@@ -1,7 +1,7 @@
 import pytest
 from matplotlib.figure import Figure
 
-from rankwise.report.panels import Series, draw_levels, draw_series, heads_axes, rank_axes
+from rankwise.report.panels import Axis, Panel, Picture, Series, dots, draw_levels, draw_series, legend_entry
 
 
 @pytest.fixture
@@ -39,13 +39,35 @@ def test_names_of_two_near_levels_do_not_meet(axes):
     assert lower.y1 < upper.y0
 
 
-def test_axes_tick_where_there_are_points(axes):
-    rank_axes(axes, [2, 4, 16], "title")
+def panel(**changes):
+    line = Series(label="a", x=[2, 4, 16], y=[0.5, 0.2, 0.1])
+    fields = {"x": Axis(label="rank", scale="log2", ticks=[2, 4, 16]), "y": Axis(scale="log"), "series": [line]}
+    return Panel(**{**fields, **changes})
+
+
+def test_axes_tick_where_they_are_told(axes):
+    panel(y=Axis(low=0, high=1, ticks={0.5: "half"})).draw(axes)
     assert [label.get_text() for label in axes.get_xticklabels()] == ["2", "4", "16"]
-    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["half"]
+    assert (axes.get_xscale(), axes.get_yscale(), axes.get_ylim()) == ("log", "linear", (0, 1))
 
 
-def test_heads_start_at_zero_error(axes):
-    heads_axes(axes, [1, 8], "title")
-    assert axes.get_ylim()[0] == 0
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "8"]
+def test_guides_are_in_the_legend_and_levels_are_not(axes):
+    panel(guides={"random": 0.3}, levels={"zero": 1.0}, verticals=[4], legend="best").draw(axes)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "random"]
+
+
+def test_a_picture_shares_its_vertical_axis_and_one_legend():
+    figure = Picture(title="title", panels=[[panel(y=Axis(label="error")), panel(), None]], legend="right").draw()
+    first, second, empty = figure.axes
+    assert (first.get_ylabel(), second.get_ylabel(), empty.axison) == ("error", "", False)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a"]
+    assert figure.get_suptitle() == "title"
+
+
+def test_bands_and_notes_are_drawn(axes):
+    noted = Series(label="a", x=[1, 2], y=[3, 4], notes=["one", "two"], band=([2, 3], [4, 5]))
+    draw_series(axes, [noted, legend_entry("only named", **dots("black")), Series(label="b", x=[1], y=[1])])
+    assert [text.get_text() for text in axes.texts] == ["one", "two"]
+    assert len(axes.collections) == 1
+    assert axes.get_legend_handles_labels()[1] == ["a", "only named", "b"]

@@ -40,7 +40,7 @@ def demo(
     """
     from rankwise.cli.page import say_page, store_page
     from rankwise.recipes import demo as recipe
-    from rankwise.report.figures import house_style, require_drawing, save_figure
+    from rankwise.report.figures import require_drawing, save_figure
     from rankwise.report.html import require_page
     from rankwise.sweep.trained import train_sweep
 
@@ -55,9 +55,7 @@ def demo(
     require_drawing()  # a missing extra is better noticed before training
     require_page()
     trade_off, setting = recipe.split(train_sweep(recipe.sweep(), store, workers=workers))
-    with house_style():
-        figure = recipe.draw(trade_off, setting)
-    png, svg = save_figure(figure, store / "demo")
+    png, svg = save_figure(recipe.picture(trade_off, setting).draw(), store / "demo")
     lines = recipe.reading(trade_off, setting)
     page = store_page(store, store / "report.html")
     if json:
@@ -85,7 +83,7 @@ def rank_table(points: Sequence[Point]) -> Table:
     """One row per depth and budget, one column per rank."""
     from rich.table import Table
 
-    from rankwise.recipes.rows import lines_of
+    from rankwise.recipes.marks import lines_of
 
     ranks = list(lines_of(points, "rank"))
     table = Table("layers", "parameters", *(f"rank {rank}" for rank in ranks), title="Squared error per point")

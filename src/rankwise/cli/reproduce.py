@@ -11,7 +11,7 @@ import tyro
 
 from rankwise.cli.output import console, print_json, require_target
 from rankwise.errors import InvalidInputError, require_int
-from rankwise.recipes.presented import Reproduced
+from rankwise.recipes.recipe import Reproduced
 from rankwise.recipes.registry import FIGURES, TRAINED, computed_figure, trained_figure
 from rankwise.report.figures import require_drawing
 from rankwise.sweep.engines.where import Where
@@ -36,18 +36,18 @@ def reproduce(
     json: bool = False,
     where: tyro.conf.OmitArgPrefixes[Where] = Where(),  # noqa: B008 (frozen)
 ) -> None:
-    """A figure of the papers or of this project, computed here and now: numbers (CSV or JSON), PNG, SVG, a reading.
+    """A figure of the papers or of this project, computed here and now: numbers (CSV), PNG, SVG, a reading.
 
     Some are trained: stopped or killed, the same command continues.
 
     Example: rankwise reproduce figure1 --preset smoke
 
-    Example, one layer at full size: rankwise reproduce figure1 --preset paper --only layers=1 rank=32,64
+    Example, one layer at full size: rankwise reproduce figure1 --preset full --only layers=1 rank=32,64
 
     Args:
         figure: Which one; its file in rankwise/recipes says what to expect.
-        preset: smoke (seconds, coarse), laptop (minutes) or, for trained figures, paper or full, whichever the figure
-            has (full size: hours to days on a laptop; --dry-run estimates).
+        preset: smoke (seconds, coarse), laptop (minutes) or, for trained figures, full (full size: hours to days on a
+            laptop; --dry-run estimates).
         seeds: Train every cell with that many seeds (0, 1, ...) instead of the preset's; the figure shows mean and
             standard error.
         protocol: How to train: capacity (ours, the default) or paper (the authors' to the letter).
@@ -56,7 +56,7 @@ def reproduce(
             known before training.
         data: A text file (language) or a directory of MNIST (images) in place of the preset's data.
         vectors: A .npy or .safetensors file whose rows are points too (anisotropic).
-        out: Directory that FIGURE-PRESET.csv (or .json), .png, .svg and .md are written to.
+        out: Directory that FIGURE-PRESET.csv, .png, .svg and .md are written to.
         store: Directory that keeps results and checkpoints of what is trained; runs if not given.
         workers: How many runs at a time; one for every core if not given.
         retry: Also train again what failed, timed out or ran out of memory before.
@@ -94,10 +94,10 @@ def reproduce(
         flags |= {name: value != getattr(Where, name) for name, value in asdict(where).items()}
         for flag in (flag for flag, used in flags.items() if used):
             raise InvalidInputError(f"--{flag}: expected a figure that is trained ({', '.join(TRAINED)}), got {figure}")
-        from rich.console import Console
+        from rankwise.cli.progress import shown_progress
 
-        progress = Console(stderr=True, highlight=False)
-        done = computed.write(preset, command, out, lambda line: progress.print(line, style="dim", markup=False))
+        with shown_progress() as progress:
+            done = computed.write(preset, command, out, progress)
     _show(figure, preset, done, json=json)
 
 

@@ -14,23 +14,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from rankwise.recipes.cells import TWENTIETH, budget
-from rankwise.recipes.curves import curve, titled
-from rankwise.recipes.rows import Point, Value, lines_of
-from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.figures import new_figure
-from rankwise.report.panels import draw_levels, draw_series, rank_axes
+from rankwise.recipes.baselines import linear_error
+from rankwise.recipes.cells import TWENTIETH, SphereSizes, cell_trainer, farthest
+from rankwise.recipes.marks import Value, curve, lines_of
+from rankwise.recipes.rows import Point
+from rankwise.recipes.trained_figure import TrainedFigure
+from rankwise.report.panels import Axis, Panel, Picture
 from rankwise.spec import NeighborSpec, RunSpec, VectorFile
 from rankwise.sweep.trained import TrainedRun
-from rankwise.train.protocols import Cell, capacity
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _HEADS = 4
 _SAMPLES = 20_000
@@ -38,20 +33,17 @@ _LEVEL = 0.5  # of the best linear error: what "enough rank" means in the readin
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes(Settings):
+class Sizes(SphereSizes):
     """The sizes of a preset; ranks are shares of the dimension, which a file of vectors brings with it."""
 
-    dim: int
-    points: int
     alphas: tuple[float, ...]
     shares: tuple[float, ...] = (1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8, 1.0)
-    sequences: int
 
 
 PRESETS = {
     "smoke": Sizes(dim=16, points=8, alphas=(0.0, 1.0), shares=(1 / 4, 1 / 2, 1.0), sequences=32_000, seeds=1),
     "laptop": Sizes(dim=32, points=8, alphas=(0.0, 0.5, 1.0, 2.0), sequences=128_000),
-    "paper": Sizes(dim=64, points=16, alphas=(0.0, 0.5, 1.0, 1.5, 2.0), sequences=TWENTIETH, seeds=1),
+    "full": Sizes(dim=64, points=16, alphas=(0.0, 0.5, 1.0, 1.5, 2.0), sequences=TWENTIETH, seeds=1),
 }
 
 
@@ -65,21 +57,12 @@ class _Anisotropic(TrainedFigure[Sizes]):
 
     def runs(self, settings: Sizes, *, sequences: int | None = None, vectors: Path | None = None) -> Iterable[RunSpec]:
         """Every rank on every law, by ``capacity``; ``vectors`` adds the points of a file."""
-        tasks = [
-            NeighborSpec(
-                name="farthest",
-                dim=settings.dim,
-                points=settings.points,
-                distribution="power_law" if alpha else "uniform",
-                alpha=alpha,
-            )
-            for alpha in settings.alphas
-        ]
+        train, base = cell_trainer(sequences, settings.sequences), farthest(settings.dim, settings.points)
+        tasks = [replace(base, distribution="power_law", alpha=alpha) if alpha else base for alpha in settings.alphas]
         tasks += [] if vectors is None else [_task_of_file(vectors, settings.points)]
-        seen = budget(sequences, settings.sequences)
         for task in tasks:
             for rank in sorted({max(1, round(share * task.dim)) for share in settings.shares}):
-                yield capacity(Cell(task=task, heads=_HEADS, rank=rank, sequences=seen))
+                yield train(task, heads=_HEADS, rank=rank)
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
         """What the data is called: its exponent, or its file."""
@@ -95,10 +78,10 @@ class _Anisotropic(TrainedFigure[Sizes]):
             "of_linear": trained.result["error"] / linear,
         }
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
         """The needed rank as a share of d and of d_eff, and which of the two shares varies less."""
         lines, shares = [], []
-        for data, own in _by_data(points).items():
+        for data, own in _by_data(marks).items():
             dim, effective = own[0].row.dim, _effective(own[0])
             needed = needed_rank({point.row.rank: point.mean("of_linear") for point in own})
             if needed is None:
@@ -118,28 +101,30 @@ class _Anisotropic(TrainedFigure[Sizes]):
             )
         return lines
 
-    def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
+    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
         """Relative errors against r/d, and the same against r/d_eff."""
-        figure = new_figure(10.4, 3.9)
-        left, right = figure.subplots(1, 2, sharey=True)
-        for axes, name, x, powers in (
-            (left, "the dimension", _of_dim, range(-4, 1)),
-            (right, "the intrinsic dimension", _of_effective, range(-4, 4)),
+        panels = []
+        for name, unit, of, powers in (
+            ("the dimension", "d", _of_dim, range(-4, 1)),
+            ("the intrinsic dimension", "$d_{eff}$", _of_effective, range(-4, 4)),
         ):
-            lines = [
-                curve(f"{data}, $d_{{eff}}$ = {_effective(own[0]):.3g}", own, x=x, y="of_linear")
-                for data, own in _by_data(points).items()
+            series = [
+                curve(f"{data}, $d_{{eff}}$ = {_effective(own[0]):.3g}", own, x=of, y="of_linear")
+                for data, own in _by_data(marks).items()
             ]
-            draw_series(axes, lines)
-            draw_levels(axes, {"half the linear error" if axes is right else "": _LEVEL})
-            ticks = [2.0**power for power in powers]
-            rank_axes(axes, ticks, f"against {name}", "rank / d" if axes is left else "rank / $d_{eff}$")
-            axes.set_xticks(ticks, [f"{tick:g}" if tick >= 1 else f"1/{1 / tick:g}" for tick in ticks])
-            axes.axvline(1, color="0.7", linewidth=0.8, linestyle=":")
-        left.set_ylabel("error / error of the best linear predictor")
-        right.set_ylabel("")
+            ticks = {2.0**power: f"{2**power}" if power >= 0 else f"1/{2**-power}" for power in powers}
+            panels.append(
+                Panel(
+                    title=f"against {name}",
+                    x=Axis(label=f"rank / {unit}", scale="log2", ticks=ticks),
+                    y=Axis(label="error / error of the best linear predictor", scale="log"),
+                    series=series,
+                    levels={"half the linear error" if of is _of_effective else "": _LEVEL},
+                    verticals=[1],
+                )
+            )
         title = f"Anisotropic points: farthest of {settings.points}, one layer of {_HEADS} heads"
-        return titled(figure, [left, right], title)
+        return Picture(title=title, panels=[panels], legend="right")
 
 
 def _task_of_file(path: Path, points: int) -> NeighborSpec:
@@ -165,8 +150,7 @@ def describe_data(task: NeighborSpec) -> tuple[float, float]:
     centred = points - points.mean(dim=0)
     # eigenvalues of the covariance are squared singular values: their roots stand for the long matrix
     spectrum = torch.linalg.eigvalsh(centred.T @ centred).clamp(min=0).sqrt()
-    linear = built.baselines(torch.Generator().manual_seed(2), _SAMPLES // task.points).linear.mean
-    return float(participation_ratio(singular_values=spectrum)), linear
+    return float(participation_ratio(singular_values=spectrum)), linear_error(task, 2, _SAMPLES // task.points)
 
 
 def needed_rank(line: Mapping[int, float], level: float = _LEVEL) -> float | None:

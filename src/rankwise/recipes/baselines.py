@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from rankwise.spec import NeighborSpec
+
 
 @cache
 def trivial_errors(dim: int, points: int, samples: int = 20_000) -> dict[str, float]:
@@ -11,6 +13,16 @@ def trivial_errors(dim: int, points: int, samples: int = 20_000) -> dict[str, fl
     from rankwise.tasks import FarthestNeighbor
 
     return FarthestNeighbor(dim, points).levels(samples)
+
+
+@cache
+def linear_error(task: NeighborSpec, seed: int = 0, samples: int = 20_000) -> float:
+    """The error of the best linear predictor with a constant on any task of neighbours (estimated)."""
+    import torch
+
+    from rankwise.tasks.from_spec import build_neighbors
+
+    return build_neighbors(task).baselines(torch.Generator().manual_seed(seed), samples).linear.mean
 
 
 @cache

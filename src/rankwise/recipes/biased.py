@@ -17,21 +17,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING
 
-from rankwise.recipes.cells import TWENTIETH, budget
-from rankwise.recipes.curves import curve, titled
-from rankwise.recipes.rows import Point, Value, lines_of
+from rankwise.recipes.baselines import linear_error
+from rankwise.recipes.cells import TWENTIETH, cell_trainer
+from rankwise.recipes.marks import Value, curve, lines_of
+from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.figures import new_figure, ramp
-from rankwise.report.panels import draw_series, fine_axes
+from rankwise.report.figures import ramp
+from rankwise.report.panels import Axis, Panel, Picture
 from rankwise.spec import NeighborSpec, RunSpec, vary
 from rankwise.sweep.trained import TrainedRun
-from rankwise.train.protocols import Cell, capacity
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+_BARE = {"model.residual": "none", "model.positions": "concatenated", "model.position_dim": 1, "model.max_points": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,16 +42,11 @@ class Sizes(Settings):
     sequences: int
 
 
+_FULL_RANKS = (1, 8, 16, 32, 40, 48, 52, 56, 60, 62, 63, 64, 65)
 PRESETS = {
     "smoke": Sizes(dim=8, heads=4, ranks=(4, 8, 9), biases=(0.0, 1.0), sequences=64_000, seeds=1),
     "laptop": Sizes(dim=16, heads=4, ranks=(1, 4, 8, 10, 12, 14, 15, 16, 17), sequences=384_000),
-    "paper": Sizes(
-        dim=64,
-        heads=16,
-        ranks=(1, 8, 16, 32, 40, 48, 52, 56, 60, 62, 63, 64, 65),
-        sequences=2 * TWENTIETH,
-        seeds=1,
-    ),
+    "full": Sizes(dim=64, heads=16, ranks=_FULL_RANKS, sequences=2 * TWENTIETH, seeds=1),
 }
 
 
@@ -68,28 +60,14 @@ class _Biased(TrainedFigure[Sizes]):
 
     def runs(self, settings: Sizes, *, sequences: int | None = None) -> Iterable[RunSpec]:
         """Every rank with every bias."""
-        dim, seen = settings.dim, budget(sequences, settings.sequences)
+        dim, train = settings.dim, cell_trainer(sequences, settings.sequences)
         for bias in settings.biases:
+            margin = (bias * margin_deviation(dim),)
             task = NeighborSpec(
-                name="biased",
-                dim=dim,
-                points=2,
-                distribution="orthogonal",
-                biases=(bias * margin_deviation(dim),),
-                coefficients=(1.0,),
+                name="biased", dim=dim, points=2, distribution="orthogonal", biases=margin, coefficients=(1.0,)
             )
             for rank in settings.ranks:
-                run = capacity(Cell(task=task, heads=settings.heads, rank=rank, sequences=seen))
-                yield vary(
-                    run,
-                    {
-                        "model.value_rank": dim,
-                        "model.residual": "none",
-                        "model.positions": "concatenated",
-                        "model.position_dim": 1,
-                        "model.max_points": 2,
-                    },
-                )
+                yield vary(train(task, heads=settings.heads, rank=rank), {"model.value_rank": dim, **_BARE})
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
         """The bias in standard deviations of the margin."""
@@ -100,7 +78,7 @@ class _Biased(TrainedFigure[Sizes]):
         linear = linear_error(trained.run.neighbors)
         yield {"linear_error": linear, "of_linear": trained.result["error"] / linear}
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
         """For every bias, the share of the linear error that remains at half rank, at d, and at d + 1."""
         dim = settings.dim
         telling = (dim // 2, dim - 1, dim, dim + 1)
@@ -108,42 +86,29 @@ class _Biased(TrainedFigure[Sizes]):
             f"Bias {bias:g}: of the best linear predictor's error there remains "
             + ", ".join(f"{p.mean('of_linear'):.2g} at rank {p.row.rank}" for p in own if p.row.rank in telling)
             + "."
-            for bias, own in lines_of(points, "bias").items()
+            for bias, own in lines_of(marks, "bias").items()
         ]
 
-    def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
+    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
         """Errors left, errors relative to the best linear predictor's right, both against d - r."""
-        figure = new_figure(10.0, 3.9)
-        panels = figure.subplots(1, 2)
-        names = (("error", "squared error"), ("of_linear", "relative to the best linear predictor"))
-        biases = lines_of(points, "bias")
-        for axes, (column, name) in zip(panels, names, strict=True):
-            colours = zip(biases.items(), ramp(len(biases)), strict=True)
-            lines = [
+        biases, panels = lines_of(marks, "bias"), []
+        for column, title, label in (
+            ("error", "squared error", "squared error per query"),
+            ("of_linear", "relative to the best linear predictor", "error / error of the best linear predictor"),
+        ):
+            series = [
                 curve(f"bias {bias:g} deviations", own, x=_codimension, y=column, color=colour)
-                for (bias, own), colour in colours
+                for (bias, own), colour in zip(biases.items(), ramp(len(biases)), strict=True)
             ]
-            draw_series(axes, lines)
-            fine_axes(axes, _ticks(points), name, "d - r")
-            axes.invert_xaxis()
-        panels[1].set_ylabel("error / error of the best linear predictor")
+            x = Axis(label="d - r", ticks=_ticks(marks), inverted=True)
+            panels.append(Panel(title=title, x=x, y=Axis(label=label, scale="log"), series=series))
         title = f"Biased nearest of two orthogonal points in {settings.dim} dimensions, {settings.heads} heads"
-        return titled(figure, panels, title)
+        return Picture(title=title, panels=[panels], legend="right", share_y=False)
 
 
 def margin_deviation(dim: int) -> float:
     """The standard deviation of ``<x_1 - x_2, y>``: sqrt(2/d)."""
     return math.sqrt(2 / dim)
-
-
-@cache
-def linear_error(task: NeighborSpec) -> float:
-    """The error of the best linear predictor with a constant."""
-    import torch
-
-    from rankwise.tasks.from_spec import build_neighbors
-
-    return build_neighbors(task).baselines(torch.Generator().manual_seed(0), 20_000).linear.mean
 
 
 def _codimension(point: Point) -> float:

@@ -10,45 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rankwise.recipes.baselines import trivial_errors
-from rankwise.recipes.cells import TWENTIETH, budget, counted, farthest
-from rankwise.recipes.curves import curve, titled
-from rankwise.recipes.rows import Point, lines_of
-from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.figures import new_figure
+from rankwise.recipes.cells import TWENTIETH, SphereSizes, cell_trainer, counted, farthest
+from rankwise.recipes.marks import curve, lines_of
+from rankwise.recipes.rows import Point
+from rankwise.recipes.trained_figure import TrainedFigure
 from rankwise.report.headline import two_digits_down
-from rankwise.report.panels import draw_levels, draw_series, fine_axes
+from rankwise.report.panels import Axis, Panel, Picture
 from rankwise.spec import RunSpec
-from rankwise.train.protocols import Cell, capacity
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes(Settings):
+class Sizes(SphereSizes):
     """The sizes of a preset."""
 
-    dim: int
-    points: int
-    ranks: tuple[int, ...]
     heads: tuple[int, ...]
-    sequences: int
 
 
+_FULL_RANKS = (32, 36, 40, 44, 48, 52, 56, 58, 60, 61, 62, 63, 64)
 PRESETS = {
     "smoke": Sizes(dim=16, points=8, ranks=(8, 15, 16), heads=(1, 2), sequences=32_000, seeds=1),
     "laptop": Sizes(dim=16, points=8, ranks=tuple(range(8, 17)), heads=(1, 2, 4), sequences=96_000),
-    "paper": Sizes(
-        dim=64,
-        points=16,
-        ranks=(32, 36, 40, 44, 48, 52, 56, 58, 60, 61, 62, 63, 64),
-        heads=(1, 2, 4),
-        sequences=TWENTIETH,
-        seeds=1,
-    ),
+    "full": Sizes(dim=64, points=16, ranks=_FULL_RANKS, heads=(1, 2, 4), sequences=TWENTIETH, seeds=1),
 }
 
 
@@ -61,33 +45,28 @@ class _Cliff(TrainedFigure[Sizes]):
 
     def runs(self, settings: Sizes, *, sequences: int | None = None) -> Iterable[RunSpec]:
         """By ``capacity``: the paper's protocol takes only ranks that divide d."""
-        task, seen = farthest(settings.dim, settings.points), budget(sequences, settings.sequences)
+        train, task = cell_trainer(sequences, settings.sequences), farthest(settings.dim, settings.points)
         for heads in settings.heads:
             for rank in settings.ranks:
-                yield capacity(Cell(task=task, heads=heads, rank=rank, sequences=seen))
+                yield train(task, heads=heads, rank=rank)
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
         """For every number of heads: the last step before full rank, and where the error has halved."""
         return [
-            f"{counted(int(heads), 'head')}: {_fall({p.row.rank: p.error for p in line}, settings.dim)}."
-            for heads, line in lines_of(points, "heads").items()
+            f"{counted(heads, 'head')}: {_fall({p.row.rank: p.error for p in line}, settings.dim)}."
+            for heads, line in lines_of(marks, "heads").items()
         ]
 
-    def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
+    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
         """Error against rank, logarithmic left (the fall) and linear right (where it begins)."""
-        figure = new_figure(10.0, 3.9)
-        panels = figure.subplots(1, 2)
-        lines = [
-            curve(counted(int(heads), "head"), line, x="rank") for heads, line in lines_of(points, "heads").items()
-        ]
-        for axes, name in zip(panels, ("logarithmic", "linear"), strict=True):
-            draw_series(axes, lines)
-            fine_axes(axes, _ticks(sorted({p.row.rank for p in points})), f"error, {name}", "rank of a head")
-        panels[1].set_yscale("linear")
-        panels[1].set_ylim(bottom=0)
-        draw_levels(panels[0], trivial_errors(settings.dim, settings.points))
+        series = [curve(counted(heads, "head"), line, x="rank") for heads, line in lines_of(marks, "heads").items()]
+        x = Axis(label="rank of a head", ticks=_ticks(sorted({p.row.rank for p in marks})))
+        log = Axis(label="squared error per query", scale="log")
+        levels = trivial_errors(settings.dim, settings.points)
+        left = Panel(title="error, logarithmic", x=x, y=log, series=series, levels=levels)
+        right = Panel(title="error, linear", x=x, y=Axis(low=0), series=series)
         title = f"The cliff: farthest of {settings.points} points in {settings.dim} dimensions, one layer"
-        return titled(figure, panels, title)
+        return Picture(title=title, panels=[[left, right]], legend="right", share_y=False)
 
 
 def _fall(line: dict[int, float], dim: int) -> str:

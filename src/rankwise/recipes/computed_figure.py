@@ -1,59 +1,51 @@
-"""What all figures share that are computed at once: from a preset to numbers, a table, and files."""
+"""What all figures share that are computed at once: from a preset to marks, part by part, and to files."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from rankwise.recipes.presented import Presented, Reproduced, Say, pick_preset, write_files
+from rankwise.progress import Progress, silent
+from rankwise.recipes.marks import Mark, Value, csv_text
+from rankwise.recipes.recipe import Recipe, Reproduced, S
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-S = TypeVar("S")
-D = TypeVar("D")
+M = TypeVar("M", bound=Mark)
 
 
-class ComputedFigure(ABC, Generic[S, D]):
-    """A figure that needs no training. A subclass says what is computed (a dataclass of plain numbers) and drawn."""
+class ComputedFigure(Recipe[S, M]):
+    """A figure that needs no training. A subclass says which parts there are and what marks each part has."""
 
-    name: ClassVar[str]
-    presets: ClassVar[Mapping[str, Any]]
     columns: ClassVar[tuple[str, ...]]
-    """Of the table."""
+    """The fields that the printed table shows."""
 
     @abstractmethod
-    def compute(self, settings: S, say: Say) -> D:
+    def parts(self, settings: S) -> Iterable[tuple[Any, ...]]:
+        """What can be computed independently: the further arguments of ``marks``."""
+
+    @abstractmethod
+    def marks(self, settings: S, *part: Any) -> Iterable[M]:
+        """The numbers of one part."""
+
+    def compute(self, settings: S, progress: Progress = silent) -> list[M]:
         """The numbers of the figure."""
+        found: list[M] = []
+        parts = list(self.parts(settings))
+        for done, part in enumerate(parts):
+            progress(f"{self.name} ({', '.join(map(str, part))})", done, len(parts))
+            found += self.marks(settings, *part)
+        return found
 
-    @abstractmethod
-    def draw(self, data: D) -> Figure:
-        """The picture of the numbers."""
+    def tabled(self, marks: Sequence[M]) -> Sequence[M]:
+        """The marks that the table shows."""
+        return marks
 
-    @abstractmethod
-    def table(self, data: D) -> list[tuple[str | int | float | None, ...]]:
-        """The rows of the table."""
+    def table(self, marks: Sequence[M]) -> dict[str, Sequence[Value | None]]:
+        """The columns of the tabled marks."""
+        return {column: [mark.get(column) for mark in self.tabled(marks)] for column in self.columns}
 
-    @abstractmethod
-    def reading(self, data: D) -> list[str]:
-        """What the numbers say, a line each, computed from them."""
-
-    def present(self, data: D) -> Presented:
-        """Picture, table and reading of the numbers."""
-        from rankwise.report.figures import house_style
-
-        with house_style():
-            figure = self.draw(data)
-        return Presented(
-            columns=self.columns, rows=tuple(self.table(data)), reading=tuple(self.reading(data)), figure=figure
-        )
-
-    def write(self, preset: str, command: str, out: Path, say: Say) -> Reproduced:
-        """Compute a preset and write JSON, PNG, SVG and the reading into the folder ``out``."""
-        data: Any = self.compute(pick_preset(self.presets, preset), say)
-        numbers = json.dumps(dataclasses.asdict(data), indent=1, allow_nan=False) + "\n"
-        return write_files(self.present(data), out / f"{self.name}-{preset}", command, {".json": numbers})
+    def write(self, preset: str, command: str, out: Path, progress: Progress = silent) -> Reproduced:
+        """Compute a preset and write CSV, PNG, SVG and the reading into the folder ``out``."""
+        marks = self.compute(self.settings(preset), progress)
+        return self.write_marks(preset, command, marks, csv_text([mark.columns() for mark in marks]), out)

@@ -10,16 +10,14 @@ left: it is about another task.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from rankwise.recipes import figure1, theorem
-from rankwise.recipes.rows import Point, lines_of, points_of
-from rankwise.report.figures import new_figure
+from rankwise.recipes.marks import lines_of
+from rankwise.recipes.rows import Point, points_of
+from rankwise.report.panels import Picture
 from rankwise.spec import SweepSpec
 from rankwise.sweep.trained import TrainedRun
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def sweep() -> SweepSpec:
@@ -35,23 +33,15 @@ def split(runs: Sequence[TrainedRun]) -> tuple[list[Point], list[Point]]:
     return points_of(left, figure1.FIGURE.keys), points_of(right, theorem.FIGURE.keys)
 
 
-def draw(trade_off: Sequence[Point], setting: Sequence[Point]) -> Figure:
+def picture(trade_off: Sequence[Point], setting: Sequence[Point]) -> Picture:
     """One row: a panel per depth, and the theorem's."""
-    depths = lines_of(trade_off, "layers")
-    figure = new_figure(4.3 * (len(depths) + 1), 4.8)
-    panels = figure.subplots(1, len(depths) + 1)
-    for axes, own in zip(panels, depths.values(), strict=False):
-        figure1.draw_depth(axes, own)
-        axes.sharey(panels[0])
-        axes.legend(fontsize=7, loc="lower left")
-    theorem.draw_dimension(panels[-1], setting)
+    low = min(point.error for point in trade_off) / 2
+    depths = [figure1.depth_panel(own) for own in lines_of(trade_off, "layers").values()]
+    left = [replace(panel, legend="lower left", y=replace(panel.y, low=low, high=2)) for panel in depths]
     row = trade_off[0].row
-    figure.suptitle(
-        f"Farthest of {row.points} points in {row.dim} dimensions (left), "
-        f"nearest of 2 orthogonal points and its bound (right)",
-        fontsize=11,
-    )
-    return figure
+    title = f"Farthest of {row.points} points in {row.dim} dimensions (left), "
+    title += "nearest of 2 orthogonal points and its bound (right)"
+    return Picture(title=title, panels=[[*left, theorem.dimension_panel(setting)]], share_y=False, size=(4.3, 4.8))
 
 
 def reading(trade_off: Sequence[Point], setting: Sequence[Point]) -> list[str]:

@@ -10,19 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from rankwise.recipes.cells import LATER_RATE, TWENTIETH, budget, farthest, train_as
-from rankwise.recipes.curves import curve, titled
-from rankwise.recipes.rows import Point, Value, lines_of
+from rankwise.recipes.cells import LATER_RATE, TWENTIETH, cell_trainer, farthest
+from rankwise.recipes.marks import ERROR, Value, curve, lines_of, ticked
+from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.figures import new_figure, ramp
-from rankwise.report.panels import draw_series, rank_axes
+from rankwise.report.figures import ramp
+from rankwise.report.panels import Axis, Panel, Picture
 from rankwise.spec import RunSpec
-from rankwise.train.protocols import Cell
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _LAYERS = 2
 
@@ -41,7 +36,7 @@ class Sizes(Settings):
 PRESETS = {
     "smoke": Sizes(dims=(4, 8), points=8, splits=(1, 2), modules=2, sequences=32_000, seeds=1),
     "laptop": Sizes(dims=(8, 16, 32), points=8, splits=(1, 2, 4, 8), modules=4, sequences=128_000),
-    "paper": Sizes(
+    "full": Sizes(
         dims=(16, 32, 64, 128, 256), points=16, splits=(1, 2, 4, 8, 16), modules=8, sequences=TWENTIETH, seeds=1
     ),
 }
@@ -56,52 +51,43 @@ class _Dimension(TrainedFigure[Sizes]):
 
     def runs(self, settings: Sizes, *, protocol: str = "capacity", sequences: int | None = None) -> Iterable[RunSpec]:
         """Every split of every dimension."""
+        train = cell_trainer(sequences, settings.sequences, protocol=protocol, paper_rate=LATER_RATE)
         for dim in settings.dims:
             for split in settings.splits:
-                cell = Cell(
-                    task=farthest(dim, settings.points),
-                    layers=_LAYERS,
-                    heads=settings.modules * split,
-                    rank=dim // split,
-                    sequences=budget(sequences, settings.sequences),
-                )
-                yield train_as(protocol, cell, paper_rate=LATER_RATE)
+                heads = settings.modules * split
+                yield train(farthest(dim, settings.points), layers=_LAYERS, heads=heads, rank=dim // split)
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
         """By how much the rank is smaller than d."""
         return {"split": run.model.dim // run.model.rank}
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
         """Errors of equal shares of d, and of the rank that most dimensions have."""
         lines = [
-            f"r = d{f'/{split}' * (split != 1)}: {_listed(own)}." for split, own in lines_of(points, "split").items()
+            f"r = d{f'/{split}' * (split != 1)}: {_listed(own)}." for split, own in lines_of(marks, "split").items()
         ]
-        low = lines_of([point for point in points if point.row.rank < point.row.dim], "rank")
+        low = lines_of([point for point in marks if point.row.rank < point.row.dim], "rank")
         if any(len(own) > 1 for own in low.values()):
             most = max(len(own) for own in low.values())
             rank, own = [(rank, own) for rank, own in low.items() if len(own) == most][-1]
             lines.append(f"The same rank {rank}: {_listed(own)}.")
         return lines
 
-    def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
+    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
         """Left against the rank, right against its share of the dimension."""
-        figure = new_figure(9.6, 3.9)
-        left, right = figure.subplots(1, 2, sharey=True)
-        dims = lines_of(points, "dim")
-        for axes, x in ((left, _rank), (right, _share)):
-            colours = zip(dims.items(), ramp(len(dims)), strict=True)
-            draw_series(axes, [curve(f"d = {dim}", own, x=x, color=colour) for (dim, own), colour in colours])
-        splits = sorted({int(point.get("split")) for point in points}, reverse=True)
-        rank_axes(left, sorted({point.row.rank for point in points}), "against the rank")
-        rank_axes(right, [1 / split for split in splits], "against its share of d", "rank / d")
-        right.set_xticks([1 / split for split in splits], ["1" if s == 1 else f"1/{s}" for s in splits])
-        right.set_ylabel("")
+        splits = sorted({int(point.get("split")) for point in marks}, reverse=True)
+        share = {1 / split: "1" if split == 1 else f"1/{split}" for split in splits}
+        axes = {"rank": ticked(marks), "share": Axis(label="rank / d", scale="log2", ticks=share)}
+        panels = []
+        for column, title in (("rank", "against the rank"), ("share", "against its share of d")):
+            dims = lines_of(marks, "dim")
+            series = [
+                curve(f"d = {dim}", own, x=column if column == "rank" else _share, color=colour)
+                for (dim, own), colour in zip(dims.items(), ramp(len(dims)), strict=True)
+            ]
+            panels.append(Panel(title=title, x=axes[column], y=ERROR, series=series))
         title = f"Farthest of {settings.points} points, two layers of {settings.modules} d/r heads"
-        return titled(figure, [left, right], title)
-
-
-def _rank(point: Point) -> float:
-    return point.row.rank
+        return Picture(title=title, panels=[panels], legend="right")
 
 
 def _share(point: Point) -> float:

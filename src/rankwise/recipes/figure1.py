@@ -1,7 +1,7 @@
 """Figure 1: rank against error, for three budgets of heads and several depths.
 
     rankwise reproduce figure1                        (three seeds: half an hour on two cores)
-    rankwise reproduce figure1 --preset paper         (full size: hours; stopped, the same command continues)
+    rankwise reproduce figure1 --preset full          (full size: hours; stopped, the same command continues)
 
 Farthest neighbour among N points; H = d^c / r heads of rank r, so that every point of a curve (c = 1, 1.5, 2) has the
 same number of attention parameters, d^(1+c). What the paper shows: with one layer only full rank works, however many
@@ -14,22 +14,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rankwise.recipes.baselines import trivial_errors
-from rankwise.recipes.cells import TWENTIETH, budget, counted, farthest, train_as
-from rankwise.recipes.curves import curve, panels_by
+from rankwise.recipes.cells import TWENTIETH, SphereSizes, cell_trainer, counted, farthest
+from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select, ticked
 from rankwise.recipes.paper_figures import published
-from rankwise.recipes.rows import Point, Value, lines_of, select
-from rankwise.recipes.trained_figure import Settings, TrainedFigure
+from rankwise.recipes.rows import Point
+from rankwise.recipes.trained_figure import TrainedFigure
 from rankwise.report.headline import two_digits_down
-from rankwise.report.panels import draw_levels, draw_series, rank_axes
+from rankwise.report.panels import Panel, Picture
 from rankwise.spec import RunSpec, heads_for_budget
-from rankwise.train.protocols import Cell
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +36,10 @@ class BudgetCurve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes(Settings):
+class Sizes(SphereSizes):
     """The sizes of a preset."""
 
-    dim: int
-    points: int
     curves: tuple[BudgetCurve, ...]
-    sequences: int
 
 
 def _all_curves(ranks: tuple[int, ...], exponents: tuple[float, ...] = (1.0, 1.5, 2.0)) -> tuple[BudgetCurve, ...]:
@@ -60,7 +51,7 @@ PRESETS = {
     "smoke": Sizes(dim=16, points=8, curves=_all_curves((8, 16), (1.0, 1.5)), sequences=32_000, seeds=1),
     "demo": Sizes(dim=16, points=8, curves=_all_curves((4, 8, 16)), sequences=64_000, seeds=1),
     "laptop": Sizes(dim=16, points=8, curves=_all_curves((2, 4, 8, 16)), sequences=128_000),
-    "paper": Sizes(
+    "full": Sizes(
         dim=64,
         points=16,
         curves=(
@@ -86,36 +77,40 @@ class _Figure1(TrainedFigure[Sizes]):
 
     def runs(self, settings: Sizes, *, protocol: str = "capacity", sequences: int | None = None) -> Iterable[RunSpec]:
         """Every rank of every curve."""
-        task, seen = farthest(settings.dim, settings.points), budget(sequences, settings.sequences)
+        train, task = (
+            cell_trainer(sequences, settings.sequences, protocol=protocol),
+            farthest(settings.dim, settings.points),
+        )
         for line in settings.curves:
             for rank in line.ranks:
                 heads = heads_for_budget(settings.dim, rank, line.exponent)
-                yield train_as(protocol, Cell(task=task, layers=line.layers, heads=heads, rank=rank, sequences=seen))
+                yield train(task, layers=line.layers, heads=heads, rank=rank)
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
         """The budget: d^2 is the usual H r = d."""
         return {"budget": f"d^{1 + round(2 * math.log(run.model.heads * run.model.rank, run.model.dim)) / 2:g}"}
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
         """Full against half rank at every depth, what depth changes, and the paper's values."""
-        return [*full_against_half(points), *depth_narrows(points), *_beside_the_paper(points)]
+        return [*full_against_half(marks), *depth_narrows(marks), *_beside_the_paper(marks)]
 
-    def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
+    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
         """One panel per depth."""
+        panels = [depth_panel(own) for own in lines_of(marks, "layers").values()]
         title = f"Farthest of {settings.points} points in {settings.dim} dimensions"
-        return panels_by("layers", points, lambda axes, _, own: draw_depth(axes, own), title)
+        return Picture(title=title, panels=[panels], legend="right")
 
 
-def draw_depth(axes: Axes, points: Sequence[Point]) -> None:
+def depth_panel(points: Sequence[Point]) -> Panel:
     """Error against rank at one depth, with the errors of trivial predictors as levels."""
-    row = points[0].row
-    lines = [
-        curve(_label(str(name)), line, x="rank", published=_published(line))
-        for name, line in lines_of(points, "budget").items()
-    ]
-    draw_series(axes, lines)
-    draw_levels(axes, trivial_errors(row.dim, row.points))
-    rank_axes(axes, sorted({point.row.rank for point in points}), counted(row.layers, "layer"))
+    row, lines = points[0].row, lines_of(points, "budget").items()
+    return Panel(
+        title=counted(row.layers, "layer"),
+        x=ticked(points),
+        y=ERROR,
+        series=[curve(_label(str(name)), line, x="rank", published=_published(line)) for name, line in lines],
+        levels=trivial_errors(row.dim, row.points),
+    )
 
 
 def full_against_half(points: Sequence[Point]) -> list[str]:

@@ -17,18 +17,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rankwise.recipes.cells import TWENTIETH, budget, counted, farthest, train_as
-from rankwise.recipes.curves import titled
+from rankwise.recipes.cells import TWENTIETH, SphereSizes, cell_trainer, counted, farthest
+from rankwise.recipes.marks import Value, curve, lines_of
 from rankwise.recipes.paper_figures import published
-from rankwise.recipes.rows import Point, Value, lines_of
-from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.figures import COLOURS, GUIDE, MARKERS, new_figure
+from rankwise.recipes.rows import Point
+from rankwise.recipes.trained_figure import TrainedFigure
+from rankwise.report.figures import COLOURS, MARKERS
+from rankwise.report.panels import Axis, Panel, Picture, Series, dots
 from rankwise.spec import RunSpec, heads_for_budget
 from rankwise.sweep.trained import TrainedRun
-from rankwise.train.protocols import Cell
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from torch import Tensor
 
 _PANELS = (
@@ -38,19 +37,16 @@ _PANELS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes(Settings):
+class Sizes(SphereSizes):
     """One full-rank layer with ``dim**c / dim`` heads for every exponent c."""
 
-    dim: int
-    points: int
     exponents: tuple[float, ...] = (1.0, 1.5, 2.0)
-    sequences: int
 
 
 PRESETS = {
     "smoke": Sizes(dim=16, points=8, exponents=(1.0, 1.5), sequences=32_000, seeds=1),
     "laptop": Sizes(dim=16, points=8, sequences=128_000),
-    "paper": Sizes(dim=64, points=16, sequences=TWENTIETH, seeds=1),
+    "full": Sizes(dim=64, points=16, sequences=TWENTIETH, seeds=1),
 }
 
 
@@ -64,10 +60,12 @@ class _Figure2(TrainedFigure[Sizes]):
 
     def runs(self, settings: Sizes, *, protocol: str = "capacity", sequences: int | None = None) -> Iterable[RunSpec]:
         """The full-rank cells of one layer of figure 1."""
-        task, seen = farthest(settings.dim, settings.points), budget(sequences, settings.sequences)
+        train, task = (
+            cell_trainer(sequences, settings.sequences, protocol=protocol),
+            farthest(settings.dim, settings.points),
+        )
         for exponent in settings.exponents:
-            heads = heads_for_budget(settings.dim, settings.dim, exponent)
-            yield train_as(protocol, Cell(task=task, heads=heads, rank=settings.dim, sequences=seen))
+            yield train(task, heads=heads_for_budget(settings.dim, settings.dim, exponent), rank=settings.dim)
 
     def measured(self, trained: TrainedRun) -> Iterable[Mapping[str, Value]]:
         """One row per head."""
@@ -91,41 +89,35 @@ class _Figure2(TrainedFigure[Sizes]):
                 "ov_scale": ov_scale,
             }
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
         """A line for every number of heads."""
         lines = []
-        for heads, own in lines_of(points, "heads").items():
+        for heads, own in lines_of(marks, "heads").items():
             angles = [point.mean("qk_angle") for point in own]
             scale = statistics.median(point.mean("qk_scale") for point in own)
             lines.append(
-                f"{counted(int(heads), 'head')}: {statistics.fmean(angles):.1f} degrees from -I on average (from "
+                f"{counted(heads, 'head')}: {statistics.fmean(angles):.1f} degrees from -I on average (from "
                 f"{min(angles):.1f} to {max(angles):.1f}; random matrices: 90), median scale {scale:.3g}."
             )
         return lines
 
-    def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
+    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
         """Left the scores, right the values; few heads above many."""
-        figure = new_figure(9.4, 3.9)
-        panels = figure.subplots(1, 2)
-        authors = published_medians(settings.dim, settings.points)
-        for axes, (part, title, name) in zip(panels, _PANELS, strict=True):
-            for place, (heads, own) in enumerate(lines_of(points, "heads").items()):
-                x, y = ([point.mean(f"{part}_{what}") for point in own] for what in ("angle", "scale"))
-                dots = {"color": COLOURS[place], "marker": MARKERS[place], "linestyle": "", "alpha": 0.7}
-                axes.plot(x, y, label=counted(int(heads), "head"), zorder=3 - place / 10, **dots)
-                if part == "qk" and heads in authors:
-                    axes.plot(*authors[int(heads)], color=COLOURS[place], marker="x", markersize=9, zorder=4)
-            axes.axvline(90, color=GUIDE, linewidth=0.9, linestyle="--")
-            axes.set_xlim(-5, 185)  # an angle of 0 is the result: its dots must not be cut
-            axes.set_xticks(range(0, 181, 30))
-            axes.set_yscale("log")
-            axes.set_xlabel(f"{name}, degrees")
-            axes.set_ylabel(r"scale, Frobenius norm / $\sqrt{d}$")
-            axes.set_title(title)
-        if authors:
-            panels[0].plot([], [], color="0.3", marker="x", markersize=9, linestyle="", label="paper (medians)")
+        authors, panels = published_medians(settings.dim, settings.points), []
+        for part, title, name in _PANELS:
+            series = []
+            for place, (heads, own) in enumerate(lines_of(marks, "heads").items()):
+                look = dots(COLOURS[place], MARKERS[place], alpha=0.7, zorder=3 - place / 10)
+                series.append(curve(counted(heads, "head"), own, x=f"{part}_angle", y=f"{part}_scale", **look))
+            for place, (angle, scale) in enumerate(authors.values() if part == "qk" else ()):
+                cross = dots(COLOURS[place], "x", markersize=9, zorder=4)
+                series.append(Series(label="paper (medians)", x=[angle], y=[scale], style=cross))
+            # an angle of 0 is the result: its dots must not be cut
+            x = Axis(label=f"{name}, degrees", ticks=range(0, 181, 30), low=-5, high=185)
+            y = Axis(label=r"scale, Frobenius norm / $\sqrt{d}$", scale="log")
+            panels.append(Panel(title=title, x=x, y=y, series=series, verticals=[90]))
         title = f"Full-rank heads, farthest of {settings.points} points in {settings.dim} dimensions"
-        return titled(figure, panels, title)
+        return Picture(title=title, panels=[panels], legend="right", share_y=False)
 
 
 def angle_and_scale(matrix: Tensor, sign: int) -> tuple[float, float]:

@@ -14,42 +14,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rankwise.recipes.baselines import trivial_errors
-from rankwise.recipes.cells import LATER_RATE, TWENTIETH, budget, counted, farthest, train_as
-from rankwise.recipes.curves import curve, panels_by
+from rankwise.recipes.cells import FIRST_RATE, LATER_RATE, TWENTIETH, SphereSizes, cell_trainer, counted, farthest
+from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select, ticked
 from rankwise.recipes.paper_figures import published
-from rankwise.recipes.rows import Point, Value, lines_of, select
-from rankwise.recipes.trained_figure import Settings, TrainedFigure
+from rankwise.recipes.rows import Point
+from rankwise.recipes.trained_figure import TrainedFigure
 from rankwise.report.figures import COLOURS, MARKERS
-from rankwise.report.panels import draw_levels, draw_series, rank_axes
+from rankwise.report.panels import Panel, Picture
 from rankwise.spec import RunSpec, heads_for_budget, vary
-from rankwise.train.protocols import Cell
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 KINDS = ("none", "additive", "concatenated", "concatenated, equal")
 _EXPONENT = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes(Settings):
+class Sizes(SphereSizes):
     """The sizes of a preset."""
 
-    dim: int
-    points: int
-    ranks: tuple[int, ...]
     layers: tuple[int, ...] = (1, 3)
-    sequences: int
 
 
 PRESETS = {
     "smoke": Sizes(dim=16, points=8, ranks=(4, 16), layers=(1,), sequences=32_000, seeds=1),
     "laptop": Sizes(dim=16, points=8, ranks=(2, 4, 8, 16), sequences=128_000),
-    "paper": Sizes(dim=64, points=16, ranks=(1, 2, 4, 8, 16, 32, 64), sequences=TWENTIETH, seeds=1),
+    "full": Sizes(dim=64, points=16, ranks=(1, 2, 4, 8, 16, 32, 64), sequences=TWENTIETH, seeds=1),
 }
 
 
@@ -63,14 +54,14 @@ class _Figure3(TrainedFigure[Sizes]):
 
     def runs(self, settings: Sizes, *, protocol: str = "capacity", sequences: int | None = None) -> Iterable[RunSpec]:
         """Every kind at every depth and rank. The paper's curve without positions is that of its figure 1."""
-        task, seen = farthest(settings.dim, settings.points), budget(sequences, settings.sequences)
+        task = farthest(settings.dim, settings.points)
         for layers in settings.layers:
             for kind in KINDS:
+                rate = FIRST_RATE if kind == "none" else LATER_RATE
+                train = cell_trainer(sequences, settings.sequences, protocol=protocol, paper_rate=rate)
                 for rank in settings.ranks:
                     heads = heads_for_budget(settings.dim, rank, _EXPONENT)
-                    cell = Cell(task=task, layers=layers, heads=heads, rank=rank, sequences=seen)
-                    rate = 0.01 if kind == "none" else LATER_RATE
-                    yield placed(train_as(protocol, cell, paper_rate=rate), kind)
+                    yield placed(train(task, layers=layers, heads=heads, rank=rank), kind)
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
         """Which positions the model has."""
@@ -80,34 +71,31 @@ class _Figure3(TrainedFigure[Sizes]):
         doubled = model.heads > heads_for_budget(model.dim, model.rank, _EXPONENT)
         return {"positions": "concatenated" if doubled else "concatenated, equal"}
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
         """How much positions help below full rank, by depth."""
         lines = []
-        for layers, own in lines_of(points, "layers").items():
+        for layers, own in lines_of(marks, "layers").items():
             gains = [f"{kind} {gain:.2f}" for kind in KINDS[1:] if (gain := _gain(own, kind)) is not None]
             if gains:
                 lines.append(
-                    f"{counted(int(layers), 'layer')}, ranks below {settings.dim}: error without positions over error "
+                    f"{counted(layers, 'layer')}, ranks below {settings.dim}: error without positions over error "
                     f"with them (geometric mean over ranks): {', '.join(gains)}."
                 )
         return lines
 
-    def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
+    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
         """One panel per depth."""
-
-        def draw_depth(axes: Axes, layers: Value, own: Sequence[Point]) -> None:
-            size = {"dim": settings.dim, "points": settings.points, "layers": int(layers)}
-            lines = []
+        levels, panels = trivial_errors(settings.dim, settings.points), []
+        for layers, own in lines_of(marks, "layers").items():
+            series = []
             for kind, colour, marker in zip(KINDS, COLOURS, MARKERS, strict=False):
                 if line := select(own, positions=kind):
+                    size = {"dim": settings.dim, "points": settings.points, "layers": layers}
                     paper = published("figure3", **size, positions=kind)
-                    lines.append(curve(kind, line, x="rank", published=paper, color=colour, marker=marker))
-            draw_series(axes, lines)
-            draw_levels(axes, trivial_errors(settings.dim, settings.points))
-            rank_axes(axes, sorted({point.row.rank for point in own}), counted(int(layers), "layer"))
-
+                    series.append(curve(kind, line, x="rank", published=paper, color=colour, marker=marker))
+            panels.append(Panel(title=counted(layers, "layer"), x=ticked(own), y=ERROR, series=series, levels=levels))
         title = f"Positions: farthest of {settings.points} points in {settings.dim} dimensions, $H = d^{{1.5}}/r$"
-        return panels_by("layers", points, draw_depth, title)
+        return Picture(title=title, panels=[panels], legend="right")
 
 
 def placed(run: RunSpec, kind: str) -> RunSpec:

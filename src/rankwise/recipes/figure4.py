@@ -13,23 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rankwise.recipes.baselines import trivial_errors
-from rankwise.recipes.cells import LATER_RATE, TWENTIETH, budget, farthest, train_as
-from rankwise.recipes.curves import curve, titled
+from rankwise.recipes.cells import LATER_RATE, TWENTIETH, cell_trainer, farthest
+from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select, ticked
 from rankwise.recipes.paper_figures import published
-from rankwise.recipes.rows import Point, Value, lines_of, select
+from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.figures import GUIDE, new_figure
-from rankwise.report.panels import Series, draw_series, rank_axes
+from rankwise.report.figures import GUIDE
+from rankwise.report.panels import Axis, Panel, Picture, Series, smooth
 from rankwise.spec import RunSpec, heads_for_budget
 from rankwise.sweep.trained import TrainedRun
-from rankwise.train.protocols import Cell
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TESTED = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LAYERS, _EXPONENT = 2, 2.0
@@ -49,7 +43,7 @@ class Sizes(Settings):
 PRESETS = {
     "smoke": Sizes(dim=8, ranks=(4, 8), points=(4, 16), queries=256_000, seeds=1),
     "laptop": Sizes(dim=16, ranks=(2, 4, 8, 16), points=(4, 16, 64), queries=1_024_000),
-    "paper": Sizes(dim=64, ranks=(1, 8, 16, 32, 64), points=(4, 16, 64, 256), queries=16 * TWENTIETH, seeds=1),
+    "full": Sizes(dim=64, ranks=(1, 8, 16, 32, 64), points=(4, 16, 64, 256), queries=16 * TWENTIETH, seeds=1),
 }
 
 
@@ -64,15 +58,11 @@ class _Figure4(TrainedFigure[Sizes]):
     def runs(self, settings: Sizes, *, protocol: str = "capacity", sequences: int | None = None) -> Iterable[RunSpec]:
         """Every rank with every number of points; a sequence has as many queries as points."""
         for points in settings.points:
+            seen = settings.queries // points
+            train = cell_trainer(sequences, seen, protocol=protocol, paper_rate=LATER_RATE)
             for rank in settings.ranks:
-                cell = Cell(
-                    task=farthest(settings.dim, points),
-                    layers=_LAYERS,
-                    heads=heads_for_budget(settings.dim, rank, _EXPONENT),
-                    rank=rank,
-                    sequences=budget(sequences, settings.queries // points),
-                )
-                yield train_as(protocol, cell, paper_rate=LATER_RATE)
+                heads = heads_for_budget(settings.dim, rank, _EXPONENT)
+                yield train(farthest(settings.dim, points), layers=_LAYERS, heads=heads, rank=rank)
 
     def measured(self, trained: TrainedRun) -> Iterable[Mapping[str, Value]]:
         """One row for every number of points that the model is tested with."""
@@ -85,19 +75,19 @@ class _Figure4(TrainedFigure[Sizes]):
             found = error_of(model, task, _examples(points), trained.run.model.heads)
             yield {"tested_points": points, "tested_error": found.mean, "tested_error_se": found.standard_error}
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
         """Error against N, and whether models carry over to more points."""
-        few, many = (extreme(point.row.points for point in points) for extreme in (min, max))
-        lines, exact = [], _exact_heads(points)
+        few, many = (extreme(point.row.points for point in marks) for extreme in (min, max))
+        lines, exact = [], _exact_heads(marks)
         for rank in (settings.dim // 2, settings.dim):
-            first, last = (select(points, points=count, rank=rank) for count in (few, many))
+            first, last = (select(marks, points=count, rank=rank) for count in (few, many))
             if few < many and first and last:
                 change = f"from {first[0].error:.2g} to {last[0].error:.2g}"
                 lines.append(f"Rank {rank}, trained with {few} and with {many} points: error {change}.")
         for count, line in exact.items():
             most = max(line)
-            for low in select(points, points=count, rank=settings.dim // 2, tested_points=most):
-                (full,) = select(points, points=count, rank=settings.dim, tested_points=most)
+            for low in select(marks, points=count, rank=settings.dim // 2, tested_points=most):
+                (full,) = select(marks, points=count, rank=settings.dim, tested_points=most)
                 lines.append(
                     f"Trained with {count} points, tested with {most}: rank {low.row.rank} "
                     f"{low.mean('tested_error'):.2g}, rank {full.row.rank} {full.mean('tested_error'):.2g}; an exact "
@@ -105,44 +95,34 @@ class _Figure4(TrainedFigure[Sizes]):
                 )
         return lines
 
-    def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
+    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
         """Left the paper's picture; then a panel for every number of points in training, against the number tested."""
-        trained, exact = lines_of(points, "points"), _exact_heads(points)
-        figure = new_figure(4.0 * (1 + len(trained)), 3.9)
-        first, *panels = figure.subplots(1, 1 + len(trained), sharey=True)
-        lines = []
-        for count, own in trained.items():
-            once = [point for point in own if point.get("tested_points") == TESTED[0]]
-            lines.append(
-                curve(
-                    f"N = {count}", once, x="rank", published=published("figure4", dim=settings.dim, points=int(count))
-                )
-            )
-        draw_series(first, lines)
-        rank_axes(first, sorted({point.row.rank for point in points}), "trained and tested with N points")
-        first.legend(fontsize=7, loc="lower left")
+        trained, once = lines_of(marks, "points"), select(marks, tested_points=TESTED[0])
+        authors = {count: published("figure4", dim=settings.dim, points=count) for count in trained}
+        own = [
+            curve(f"N = {count}", line, x="rank", published=authors[count])
+            for count, line in lines_of(once, "points").items()
+        ]
+        title = "trained and tested with N points"
+        first = Panel(title=title, x=ticked(once), y=ERROR, series=own, legend="lower left")
+        exact = _exact_heads(marks)
         linear = {count: trivial_errors(settings.dim, count, _examples(count))["best linear"] for count in TESTED}
-        for axes, (count, own) in zip(panels, trained.items(), strict=True):
-            _draw_tested(axes, int(count), own, exact.get(int(count)), linear)
-        return titled(figure, panels, f"Farthest neighbour in {settings.dim} dimensions, two layers, $H = d^2/r$")
+        panels = [_tested(count, line, exact.get(count), linear) for count, line in trained.items()]
+        title = f"Farthest neighbour in {settings.dim} dimensions, two layers, $H = d^2/r$"
+        return Picture(title=title, panels=[[first, *panels]], legend="below", legend_columns=7)
 
 
-def _draw_tested(
-    axes: Axes, count: int, points: Sequence[Point], exact: dict[int, float] | None, linear: dict[int, float]
-) -> None:
-    lines = [
+def _tested(count: int, points: Sequence[Point], exact: dict[int, float] | None, linear: dict[int, float]) -> Panel:
+    """The error of models trained with ``count`` points against the number of points that they are tested with."""
+    series = [
         curve(f"rank {rank}", own, x="tested_points", y="tested_error")
         for rank, own in lines_of(points, "rank").items()
     ]
-    grey = {"color": "0.25", "marker": "", "linewidth": 1.1}
     if exact is not None:
-        lines.append(Series(label="exact head, softmax", x=list(exact), y=list(exact.values()), style=grey))
-    dashed = {**grey, "color": GUIDE, "linestyle": "--"}
-    lines.append(Series(label="best linear", x=list(linear), y=list(linear.values()), style=dashed))
-    draw_series(axes, lines)
-    axes.axvline(count, color=GUIDE, linewidth=0.8, linestyle=":")
-    rank_axes(axes, TESTED, f"trained with {count} points", "points it is tested with")
-    axes.set_ylabel("")
+        series.append(Series(label="exact head, softmax", x=list(exact), y=list(exact.values()), style=smooth("0.25")))
+    series.append(Series(label="best linear", x=list(linear), y=list(linear.values()), style=smooth(GUIDE, "--")))
+    x = Axis(label="points it is tested with", scale="log2", ticks=TESTED)
+    return Panel(title=f"trained with {count} points", x=x, y=ERROR, series=series, verticals=[count])
 
 
 def _examples(points: int) -> int:

@@ -6,18 +6,14 @@ a point.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from rankwise.estimate import Estimate
+from rankwise.recipes.marks import Value, place
 from rankwise.spec import RunSpec
-from rankwise.sweep.printable import spreadsheet_cell
 from rankwise.sweep.trained import TrainedRun
-
-Value = str | int | float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +47,10 @@ class ResultRow:
         """The value of a column, common or the figure's own."""
         value: Value = self.extra[column] if column in self.extra else getattr(self, column)
         return value
+
+    def columns(self) -> dict[str, Value]:
+        """The common columns, then the figure's own."""
+        return {**{name: getattr(self, name) for name in COLUMNS}, **self.extra}
 
 
 COLUMNS = tuple(column.name for column in fields(ResultRow) if column.name != "extra")
@@ -111,6 +111,11 @@ class Point:
         """The standard error of that mean."""
         return self.estimate(column).standard_error
 
+    def told(self, column: str = "error") -> str:
+        """Mean and, where it is known, standard error in words: 0.25 ± 0.01."""
+        known = self.estimate(column)
+        return f"{known.mean:.3g}" + (f" ± {known.standard_error:.1g}" if known.standard_error else "")
+
     def estimate(self, column: str) -> Estimate:
         """The mean over seeds; one seed has the standard error of its validation, 0 where that is not known."""
         named = f"{column}_se"
@@ -125,34 +130,4 @@ def points_of(rows: Sequence[ResultRow], keys: Sequence[str]) -> list[Point]:
     groups: dict[tuple[Value, ...], list[ResultRow]] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
-    return [Point(tuple(groups[key])) for key in sorted(groups, key=lambda key: [_place(value) for value in key])]
-
-
-def _place(value: Value) -> tuple[bool, float, str]:
-    """Numbers before words, each among themselves."""
-    return (True, 0.0, value) if isinstance(value, str) else (False, float(value), "")
-
-
-def select(points: Sequence[Point], /, **wanted: Value) -> list[Point]:
-    """The points that have these values in these columns."""
-    return [point for point in points if all(point.get(name) == value for name, value in wanted.items())]
-
-
-def lines_of(points: Sequence[Point], key: str) -> dict[Value, list[Point]]:
-    """The points by their value in column ``key``, in its order."""
-    lines: dict[Value, list[Point]] = {}
-    for point in points:
-        lines.setdefault(point.get(key), []).append(point)
-    return {value: lines[value] for value in sorted(lines, key=_place)}
-
-
-def csv_text(rows: Sequence[ResultRow]) -> str:
-    """``rows`` as CSV: the common columns, then the figure's own."""
-    own = tuple(dict.fromkeys(name for row in rows for name in row.extra))
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*COLUMNS, *own))
-    for row in rows:
-        common = (getattr(row, name) for name in COLUMNS)
-        writer.writerow(map(spreadsheet_cell, (*common, *(row.extra.get(name, "") for name in own))))
-    return text.getvalue()
+    return [Point(tuple(groups[key])) for key in sorted(groups, key=lambda key: [place(value) for value in key])]

@@ -16,21 +16,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING
 
-from rankwise.recipes.cells import budget
-from rankwise.recipes.rows import Point, Value, lines_of
+from rankwise.recipes.cells import cell_trainer
+from rankwise.recipes.marks import Value, curve, lines_of, ticked
+from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.figures import COLOURS, MARKERS, new_figure, ramp
-from rankwise.report.panels import Series, draw_levels, draw_series, heads_axes
+from rankwise.report.figures import COLOURS, MARKERS, ramp
+from rankwise.report.panels import Axis, Panel, Picture, Series, dots, legend_entry, smooth
 from rankwise.spec import NeighborSpec, RunSpec, vary
 from rankwise.theory.bounds import Values, error_lower_bound
 from rankwise.theory.kernels import optimal_weights, random_features
-from rankwise.train.protocols import Cell, capacity
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _DRAWS = 5
 STANDARD_ERRORS = 4.0
@@ -87,13 +82,15 @@ class _Theorem(TrainedFigure[Sizes]):
 
     def runs(self, settings: Sizes, *, sequences: int | None = None) -> Iterable[RunSpec]:
         """The trained heads of the figure; the rest is closed form."""
-        seen = budget(sequences, settings.sequences)
+        train = cell_trainer(sequences, settings.sequences)
         for dim, grid in settings.grids.items():
             task = NeighborSpec(name="nearest", dim=dim, points=2, distribution="orthogonal")
             for rank in grid.ranks:
                 for heads in grid.heads:
-                    run = capacity(Cell(task=task, heads=heads, rank=rank, sequences=seen))
-                    bare = vary(run, {"model.residual": "none", "model.bias": False, "model.init": "standard"})
+                    bare = vary(
+                        train(task, heads=heads, rank=rank),
+                        {"model.residual": "none", "model.bias": False, "model.init": "standard"},
+                    )
                     yield vary(bare, {"model.value_rank": dim})
                     yield vary(bare, {"model.temperature": "fixed", "model.generalized": _SCORE_WIDTH})
 
@@ -102,12 +99,12 @@ class _Theorem(TrainedFigure[Sizes]):
         kind = "softmax" if run.model.generalized is None else "generalised"
         return {"kind": kind, "bound": _bound(run.model.dim, run.model.rank, run.model.heads, _BOUND_FOR[kind])}
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
         """How many points lie below their bound, and which comes closest."""
-        below = below_bound(points)
-        verdict = f"{len(below)} of {len(points)} points lie" if below else f"none of {len(points)} points lies"
+        below = below_bound(marks)
+        verdict = f"{len(below)} of {len(marks)} points lie" if below else f"none of {len(marks)} points lies"
         lines = [f"Theorem's setting: {verdict} below the bound beyond {STANDARD_ERRORS:g} standard errors."]
-        telling = [p for p in points if p.row.rank < p.row.dim and p.mean("bound") > 0.01]
+        telling = [p for p in marks if p.row.rank < p.row.dim and p.mean("bound") > 0.01]
         if telling:
             closest = min(telling, key=lambda point: point.error / point.mean("bound"))
             row = closest.row
@@ -117,14 +114,11 @@ class _Theorem(TrainedFigure[Sizes]):
             )
         return lines
 
-    def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
+    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
         """One panel per dimension."""
-        dims = lines_of(points, "dim")
-        figure = new_figure(4.6 * len(dims), 5.0)
-        for axes, own in zip(figure.subplots(1, len(dims), squeeze=False)[0], dims.values(), strict=True):
-            draw_dimension(axes, own)
-        figure.suptitle("Nearest of two orthogonal points, one bare attention layer", fontsize=11)
-        return figure
+        panels = [dimension_panel(own) for own in lines_of(marks, "dim").values()]
+        title = "Nearest of two orthogonal points, one bare attention layer"
+        return Picture(title=title, panels=[panels], share_y=False, size=(4.6, 5.0))
 
 
 def below_bound(points: Sequence[Point]) -> list[Point]:
@@ -141,36 +135,40 @@ def random_feature_errors(dim: int, heads: int) -> tuple[float, float]:
     return fmean(errors), stdev(errors) / math.sqrt(_DRAWS)
 
 
-def draw_dimension(axes: Axes, points: Sequence[Point]) -> None:
+def dimension_panel(points: Sequence[Point]) -> Panel:
     """Error against heads in one dimension."""
     dim, ranks = points[0].row.dim, sorted({point.row.rank for point in points})
     heads = sorted({point.row.heads for point in points})
     colours = dict(zip(ranks, COLOURS if len(ranks) <= len(COLOURS) else ramp(len(ranks)), strict=False))
     fine = [max(heads) ** (step / 60) for step in range(61)]
-    lines = []
+    series = []
     for rank, colour in colours.items():
         for values, dashes in _LINES.items():
             named = values == "scaled_identity" and (len(ranks) <= len(COLOURS) or rank in (1, dim // 2, dim))
-            label, style = f"bound, r = {rank}" if named else "", {"marker": "", "linestyle": dashes, "linewidth": 1.2}
             y = [_bound(dim, rank, count, values) for count in fine]
-            lines.append(Series(label=label, x=fine, y=y, style={"color": colour, **style}))
-    marks = [(str(p.get("kind")), p.row.rank, float(p.row.heads), p.error, p.spread()) for p in points]
+            series.append(
+                Series(label=f"bound, r = {rank}" if named else "", x=fine, y=y, style=smooth(colour, dashes, 1.2))
+            )
+    markers = dict(zip(_LABELS, MARKERS, strict=False))
+    for kind, line in lines_of(points, "kind").items():
+        for rank, own in lines_of(line, "rank").items():
+            series.append(curve("", own, x="heads", **dots(colours[rank], markers[kind], fillstyle="none")))
     if 1 in ranks:
-        marks += [("random", 1, float(count), *random_feature_errors(dim, count)) for count in heads]
-    for kind, marker in zip(_LABELS, MARKERS, strict=False):
-        for rank, colour in colours.items():
-            own = [mark[2:] for mark in marks if mark[:2] == (kind, rank)]
-            if own:
-                x, y, spread = zip(*own, strict=True)
-                style = {"color": colour, "marker": marker, "linestyle": "", "fillstyle": "none"}
-                lines.append(Series(label="", x=x, y=y, spread=spread, style=style))
-    draw_series(axes, lines)
-    for kind, marker in zip(_LABELS, MARKERS, strict=False):
-        axes.plot([], [], color="0.3", marker=marker, linestyle="", fillstyle="none", label=_LABELS[kind])
-    axes.plot([], [], color="0.3", linestyle="--", label="bound, any values")
-    draw_levels(axes, {"mean of the points": 0.5})
-    heads_axes(axes, heads, f"d = {dim}: trained, random, and the bound")
-    axes.legend(fontsize=6.5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+        means, spread = zip(*(random_feature_errors(dim, count) for count in heads), strict=True)
+        random = dots(colours[1], markers["random"], fillstyle="none")
+        series.append(Series(label="", x=heads, y=means, spread=spread, style=random))
+    for kind, marker in markers.items():
+        series.append(legend_entry(_LABELS[kind], **dots("0.3", marker, fillstyle="none")))
+    series.append(legend_entry("bound, any values", **smooth("0.3", "--")))
+    return Panel(
+        title=f"d = {dim}: trained, random, and the bound",
+        x=ticked(points, "heads", "heads"),
+        y=Axis(label="squared error per query", low=0),
+        series=series,
+        levels={"mean of the points": 0.5},
+        legend="below",
+        legend_columns=2,
+    )
 
 
 def _bound(dim: int, rank: int, heads: float, values: Values) -> float:

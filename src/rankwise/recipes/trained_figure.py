@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from rankwise.errors import InvalidInputError, require_int
+from rankwise.recipes.marks import Value, csv_text
 from rankwise.recipes.only import matching, parse_only
-from rankwise.recipes.presented import Presented, Reproduced, pick_preset, write_files
-from rankwise.recipes.rows import Point, ResultRow, Value, csv_text, points_of, result_row, run_columns
+from rankwise.recipes.recipe import Recipe, Reproduced
+from rankwise.recipes.rows import Point, ResultRow, points_of, result_row, run_columns
 from rankwise.spec import RunSpec, SweepSpec, vary
 from rankwise.sweep.trained import TrainedRun
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +29,9 @@ class Settings:
 S = TypeVar("S", bound=Settings)
 
 
-class TrainedFigure(ABC, Generic[S]):
+class TrainedFigure(Recipe[S, Point]):
     """A figure whose points are trained. A subclass says what varies, what is measured and what is drawn."""
 
-    name: ClassVar[str]
-    presets: ClassVar[Mapping[str, Any]]
     keys: ClassVar[tuple[str, ...]]
     """The columns that tell its points apart."""
     tabled: ClassVar[tuple[str, ...]] = ("error",)
@@ -53,21 +49,13 @@ class TrainedFigure(ABC, Generic[S]):
         """The figure's own columns that are known afterwards, for each row that the run makes."""
         return [{}]
 
-    @abstractmethod
-    def draw(self, settings: S, points: Sequence[Point]) -> Figure:
-        """The picture of the points."""
-
-    @abstractmethod
-    def reading(self, settings: S, points: Sequence[Point]) -> list[str]:
-        """What the numbers say, a line each, computed from them."""
-
     def sweep(self, preset: str, *, seeds: int | None = None, only: Sequence[str] = (), **options: Any) -> SweepSpec:
         """The runs of a preset, all with seed 0, then all with seed 1, and so on.
 
         - ``only``: words such as "rank=8,16" that choose runs by their columns.
         - ``options``: what ``runs`` understands besides the settings; another one is refused by name.
         """
-        settings = pick_preset(self.presets, preset)
+        settings = self.settings(preset)
         own = [name for name in signature(self.runs).parameters if name != "settings"]
         for option in options:
             if option not in own:
@@ -89,33 +77,18 @@ class TrainedFigure(ABC, Generic[S]):
             for measured in self.measured(trained)
         ]
 
-    def present(self, preset: str, rows: Sequence[ResultRow]) -> Presented:
-        """Picture, table and reading of the rows."""
-        from rankwise.report.figures import house_style
-
-        settings, points = pick_preset(self.presets, preset), points_of(rows, self.keys)
-        with house_style():
-            figure = self.draw(settings, points)
-        columns: dict[str, list[Value]] = {key: [point.get(key) for point in points] for key in self.keys}
+    def table(self, marks: Sequence[Point]) -> dict[str, Sequence[Value | None]]:
+        """Keys, means and standard errors; a column of uncertainties that are not known, or of single seeds, is not."""
+        columns: dict[str, Sequence[Value | None]] = {key: [point.get(key) for point in marks] for key in self.keys}
         for column in self.tabled:
-            columns[column] = [point.mean(column) for point in points]
-            columns[f"± {column}"] = [point.spread(column) for point in points]
-        columns["seeds"] = [len(point.rows) for point in points]
-        shown = {name: values for name, values in columns.items() if not _says_nothing(name, values)}
-        return Presented(
-            columns=tuple(shown),
-            rows=tuple(zip(*shown.values(), strict=True)),
-            reading=tuple(self.reading(settings, points)),
-            figure=figure,
-        )
+            columns[column] = [point.mean(column) for point in marks]
+            if any(spreads := [point.spread(column) for point in marks]):
+                columns[f"± {column}"] = spreads
+        seeds = [len(point.rows) for point in marks]
+        return {**columns, "seeds": seeds} if set(seeds) != {1} else columns
 
     def write(self, preset: str, command: str, runs: Sequence[TrainedRun], out: Path) -> Reproduced:
-        """Present ``runs`` and write CSV, PNG, SVG and the reading into the folder ``out``."""
+        """Write CSV, PNG, SVG and the reading of ``runs`` into the folder ``out``."""
         rows = self.rows(runs)
-        stem = out / f"{self.name}-{preset}"
-        return write_files(self.present(preset, rows), stem, command, {".csv": csv_text(rows)})
-
-
-def _says_nothing(name: str, values: Sequence[Value]) -> bool:
-    """A column of uncertainties that are not known, or of single seeds."""
-    return (name.startswith("±") and not any(values)) or (name == "seeds" and set(values) == {1})
+        numbers = csv_text([row.columns() for row in rows])
+        return self.write_marks(preset, command, points_of(rows, self.keys), numbers, out)

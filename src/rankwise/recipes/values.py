@@ -13,40 +13,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rankwise.recipes.baselines import linear_scores_level, trivial_errors
-from rankwise.recipes.cells import TWENTIETH, budget, farthest
-from rankwise.recipes.curves import curve, panels_by
-from rankwise.recipes.rows import Point, Value, lines_of, select
-from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.figures import GUIDE
-from rankwise.report.panels import draw_levels, draw_series, rank_axes
+from rankwise.recipes.cells import TWENTIETH, SphereSizes, cell_trainer, farthest
+from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select, ticked
+from rankwise.recipes.rows import Point
+from rankwise.recipes.trained_figure import TrainedFigure
+from rankwise.report.panels import Panel, Picture
 from rankwise.spec import RunSpec, heads_for_budget, vary
-from rankwise.train.protocols import Cell, capacity
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _LABELS = {"r": "values of rank $r$", "d": "values of rank $d$"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes(Settings):
+class Sizes(SphereSizes):
     """The sizes of a preset: H = d^c / r heads for every exponent c."""
 
-    dim: int
-    points: int
     exponents: tuple[float, ...]
-    ranks: tuple[int, ...]
-    sequences: int
 
 
 PRESETS = {
     "smoke": Sizes(dim=16, points=8, exponents=(1.0,), ranks=(8, 16), sequences=32_000, seeds=1),
     "laptop": Sizes(dim=16, points=8, exponents=(1.0, 1.5), ranks=(1, 2, 4, 8, 16), sequences=128_000),
-    "paper": Sizes(dim=64, points=16, exponents=(1.0,), ranks=(64, 32, 16, 8, 4, 2, 1), sequences=TWENTIETH, seeds=1),
+    "full": Sizes(dim=64, points=16, exponents=(1.0,), ranks=(64, 32, 16, 8, 4, 2, 1), sequences=TWENTIETH, seeds=1),
 }
 
 
@@ -59,11 +48,10 @@ class _Values(TrainedFigure[Sizes]):
 
     def runs(self, settings: Sizes, *, sequences: int | None = None) -> Iterable[RunSpec]:
         """Every rank twice."""
-        task, seen = farthest(settings.dim, settings.points), budget(sequences, settings.sequences)
+        train, task = cell_trainer(sequences, settings.sequences), farthest(settings.dim, settings.points)
         for exponent in settings.exponents:
             for rank in settings.ranks:
-                heads = heads_for_budget(settings.dim, rank, exponent)
-                run = capacity(Cell(task=task, heads=heads, rank=rank, sequences=seen))
+                run = train(task, heads=heads_for_budget(settings.dim, rank, exponent), rank=rank)
                 yield run
                 yield vary(run, {"model.value_rank": settings.dim})
 
@@ -72,34 +60,32 @@ class _Values(TrainedFigure[Sizes]):
         model = run.model
         return {"budget": model.heads * model.rank, "values": "r" if model.value_rank is None else "d"}
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
         """What whole values gain, and what is left to query-key rank."""
         level = linear_scores_level(settings.dim, settings.points)
         lines = [f"Linear scores with whole values reach {level:.3g} at any query-key rank."]
-        for total, own in lines_of(points, "budget").items():
+        for total, own in lines_of(marks, "budget").items():
             for rank in (min(settings.ranks), settings.dim // 2):
                 both = [select(own, rank=rank, values=kind) for kind in ("r", "d")]
                 if all(both):
                     narrow, whole = (found[0].error for found in both)
                     lines.append(
-                        f"{int(total) // rank} heads of rank {rank}: {narrow:.3g} with values of rank {rank}, "
+                        f"{total // rank} heads of rank {rank}: {narrow:.3g} with values of rank {rank}, "
                         f"{whole:.3g} with whole values."
                     )
         return lines
 
-    def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
+    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
         """One panel per budget."""
-        level = linear_scores_level(settings.dim, settings.points)
-
-        def draw_budget(axes: Axes, total: Value, own: Sequence[Point]) -> None:
-            kinds = lines_of(own, "values").items()
-            draw_series(axes, [curve(_LABELS[str(kind)], line, x="rank") for kind, line in kinds])
-            axes.axhline(level, color=GUIDE, linewidth=1.0, linestyle="--", label="linear scores, whole values")
-            draw_levels(axes, trivial_errors(settings.dim, settings.points))
-            rank_axes(axes, sorted({point.row.rank for point in own}), f"$H = {total}/r$", "query-key rank of a head")
-
+        levels = trivial_errors(settings.dim, settings.points)
+        guides = {"linear scores, whole values": linear_scores_level(settings.dim, settings.points)}
+        panels = []
+        for total, own in lines_of(marks, "budget").items():
+            series = [curve(_LABELS[kind], line, x="rank") for kind, line in lines_of(own, "values").items()]
+            x = ticked(own, label="query-key rank of a head")
+            panels.append(Panel(title=f"$H = {total}/r$", x=x, y=ERROR, series=series, levels=levels, guides=guides))
         title = f"Values: farthest of {settings.points} points in {settings.dim} dimensions, one layer"
-        return panels_by("budget", points, draw_budget, title)
+        return Picture(title=title, panels=[panels], legend="right")
 
 
 FIGURE = _Values()

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from rankwise.errors import InvalidInputError
+from rankwise.recipes.marks import lines_of
 from rankwise.recipes.registry import trained_figure
-from rankwise.recipes.rows import lines_of, points_of
+from rankwise.recipes.rows import points_of
 from rankwise.recipes.tokens import in_context, saturation
 from rankwise.recipes.tokens.families import knee_of
 from rankwise.recipes.tokens.runs import RANKS, TIMES
@@ -53,7 +54,7 @@ def by_rank(run):
 
 def reading_of(figure, preset, runs):
     recipe = trained_figure(figure)
-    return recipe.present(preset, recipe.rows(runs)).reading
+    return recipe.present(preset, points_of(recipe.rows(runs), recipe.keys)).reading
 
 
 @pytest.mark.parametrize("figure", FIGURES)
@@ -75,9 +76,10 @@ def test_trained_runs_become_rows_a_table_and_a_figure(figure, tmp_path):
 def test_every_run_alone_is_drawn_and_nothing_is_compared_with_what_is_not_there(figure):
     recipe = trained_figure(figure)
     for run in runs_of(figure, "smoke"):
-        alone = recipe.present("smoke", recipe.rows([by_rank(run)]))
+        points = points_of(recipe.rows([by_rank(run)]), recipe.keys)
+        alone = recipe.present("smoke", points)
         assert len(alone.rows) == 1
-        assert alone.figure.axes
+        assert recipe.picture(recipe.settings("smoke"), points).draw().axes
         assert not any("agree" in line or "decide" in line or "knee" in line for line in alone.reading)
 
 

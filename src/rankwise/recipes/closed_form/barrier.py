@@ -11,12 +11,13 @@ dimensions suffice at any length (3 for 90 %, 7 for 98 % at 1024 tokens), and tw
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.presented import Say
-from rankwise.report.figures import MARKERS, label_level, new_figure, ramp
+from rankwise.recipes.marks import Mark, curve, lines_of, select
+from rankwise.report.figures import MARKERS, ramp
+from rankwise.report.panels import Axis, Panel, Picture, Series, dots, smooth
 from rankwise.theory.saturation import (
     expected_hardmax_rank,
     hardmax_rank_mean,
@@ -24,14 +25,11 @@ from rankwise.theory.saturation import (
     simulate_hardmax_rank,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-PANELS = (
-    ("full mask", "full", "gaussian"),
-    ("causal mask", "causal", "gaussian"),
-    ("unit keys, full mask", "full", "unit"),
-)
+PANELS = {
+    "full mask": ("full", "gaussian"),
+    "causal mask": ("causal", "gaussian"),
+    "unit keys, full mask": ("full", "unit"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,33 +43,21 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """One length under one mask with one kind of keys; ranks are shares of the length."""
+class RankMark(Mark):
+    """One head dimension, length, mask and kind of keys; ranks are shares of the length."""
 
     panel: str
-    """The title of its panel."""
     length: int
+    head_dim: int
     plateau: float
-    """The rank it approaches as the head dimension grows."""
-    head_dims: list[int]
-    """Where ``expected`` is known."""
-    expected: list[float]
-    """The mean rank by quadrature."""
-    simulated_dims: list[int]
-    """Where ``simulated`` is known."""
-    simulated: list[float]
-    """The mean rank of simulated heads."""
-    standard_error: list[float]
-    """Of ``simulated``."""
+    """The rank that is approached as the head dimension grows."""
     saturation_dim: int
     """The head dimension that reaches 90 % of the plateau."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Barrier:
-    """All lines of the figure."""
-
-    lines: list[Line]
+    expected: float | None
+    """The mean rank by quadrature."""
+    simulated: float | None
+    """The mean rank of simulated heads."""
+    simulated_se: float
 
 
 PRESETS = {
@@ -90,90 +76,72 @@ PRESETS = {
 }
 
 
-class _BarrierFigure(ComputedFigure[Settings, Barrier]):
+class _Barrier(ComputedFigure[Settings, RankMark]):
     """Hardmax rank against the head dimension, for several lengths, under two masks and with unit keys."""
 
     name = "barrier"
-    columns = ("panel", "length", "plateau / length", "90 % at head_dim", "at the largest head_dim")
+    columns = ("panel", "length", "plateau", "saturation_dim", "expected")
     presets = PRESETS
 
-    def compute(self, settings: Settings, say: Say) -> Barrier:
-        """The numbers of the figure."""
-        lines = []
-        for panel, mask, keys in PANELS:
-            for length in settings.lengths:
-                trials = max(4, settings.tokens // length)
-                say(f"{panel}, {length} tokens: {len(settings.simulated_dims)} x {trials} simulated heads")
-                points = [
-                    simulate_hardmax_rank(length, size, mask, keys=keys, trials=trials, seed=length + size)
-                    for size in settings.simulated_dims
-                ]
-                # for Gaussian keys of 2 or 3 dimensions the quadrature's closure is off by up to 5 % of the plateau
-                sizes = [size for size in settings.head_dims if size >= 4 or keys == "unit"]
-                lines.append(
-                    Line(
-                        panel=panel,
-                        length=length,
-                        plateau=hardmax_rank_mean(length, mask) / length,
-                        head_dims=sizes,
-                        expected=[expected_hardmax_rank(length, size, mask, keys=keys) / length for size in sizes],
-                        simulated_dims=list(settings.simulated_dims),
-                        simulated=[point.mean / length for point in points],
-                        standard_error=[point.standard_error / length for point in points],
-                        saturation_dim=saturation_dim(length, mask=mask, keys=keys).value,
-                    )
+    def parts(self, settings: Settings) -> Iterator[tuple[str, int]]:
+        return ((panel, length) for panel in PANELS for length in settings.lengths)
+
+    def marks(self, settings: Settings, panel: str, length: int) -> Iterator[RankMark]:
+        mask, keys = PANELS[panel]
+        enough, plateau = saturation_dim(length, mask=mask, keys=keys).value, hardmax_rank_mean(length, mask) / length
+        trials = max(4, settings.tokens // length)
+        for size in sorted({*settings.head_dims, *settings.simulated_dims}):
+            simulated = None
+            if size in settings.simulated_dims:
+                simulated = simulate_hardmax_rank(length, size, mask, keys=keys, trials=trials, seed=length + size)
+            # for Gaussian keys of 2 or 3 dimensions the quadrature's closure is off by up to 5 % of the plateau
+            known = size >= 4 or keys == "unit"
+            yield RankMark(
+                panel=panel,
+                length=length,
+                head_dim=size,
+                plateau=plateau,
+                saturation_dim=enough,
+                expected=expected_hardmax_rank(length, size, mask, keys=keys) / length if known else None,
+                simulated=None if simulated is None else simulated.mean / length,
+                simulated_se=0.0 if simulated is None else simulated.standard_error / length,
+            )
+
+    def tabled(self, marks: Sequence[RankMark]) -> list[RankMark]:
+        largest = max(mark.head_dim for mark in marks)
+        return select(marks, head_dim=largest)
+
+    def picture(self, settings: Settings, marks: Sequence[RankMark]) -> Picture:
+        panels = []
+        for panel, (mask, _) in PANELS.items():
+            series, lengths = [], lines_of(select(marks, panel=panel), "length")
+            for (n, line), colour, marker in zip(lengths.items(), ramp(len(lengths)), MARKERS, strict=False):
+                series.append(curve(f"$n = {n}$", line, x="head_dim", y="expected", **smooth(colour)))
+                series.append(curve("", line, x="head_dim", y="simulated", **dots(colour, marker)))
+            star = dots("black", "*", markersize=10, zorder=4)
+            enough = [line[0].saturation_dim for line in lengths.values()]
+            ninety = [0.9 * line[0].plateau for line in lengths.values()]
+            series.append(Series(label="90 % of plateau", x=enough, y=ninety, style=star))
+            panels.append(
+                Panel(
+                    title=panel,
+                    x=Axis(label="head dimension", scale="log2", ticks=(2, 8, 32, 128, 512), low=1.8, high=600),
+                    y=Axis(label="hardmax rank / length", low=0, high=0.7),
+                    series=series,
+                    levels={"0.5": 0.5} if mask == "causal" else {"0.632": 0.6321},
+                    level_side="left",
                 )
-        return Barrier(lines=lines)
+            )
+        title = "Rank of random attention: quadrature (lines) and simulation (points)"
+        return Picture(title=title, panels=[panels], legend="right", size=(3.2, 3.8))
 
-    def draw(self, data: Barrier) -> Figure:
-        """Three panels side by side on one vertical axis."""
-        lengths = sorted({line.length for line in data.lines})
-        colours = dict(zip(lengths, ramp(len(lengths)), strict=True))
-        markers = dict(zip(lengths, MARKERS, strict=False))
-        figure = new_figure(10.2, 3.8)
-        panels = figure.subplots(1, len(PANELS), sharey=True)
-        for axes, (panel, mask, _) in zip(panels, PANELS, strict=True):
-            for line in data.lines:
-                if line.panel != panel:
-                    continue
-                colour = colours[line.length]
-                axes.plot(line.head_dims, line.expected, color=colour, label=f"$n = {line.length}$", zorder=2)
-                axes.plot(
-                    line.simulated_dims,
-                    line.simulated,
-                    color=colour,
-                    marker=markers[line.length],
-                    linestyle="none",
-                    zorder=3,
-                )
-                axes.plot(line.saturation_dim, 0.9 * line.plateau, marker="*", markersize=11, color="black", zorder=4)
-            label_level(axes, 0.5 if mask == "causal" else 0.6321, "0.5" if mask == "causal" else "0.632", at=0.01)
-            axes.set_xscale("log", base=2)
-            ticks = [2, 8, 32, 128, 512]
-            axes.set_xticks(ticks, [str(tick) for tick in ticks])
-            axes.set(xlabel="head dimension", title=panel, ylim=(0, 0.7), xlim=(1.8, 600))
-        panels[0].set_ylabel("hardmax rank / length")
-        panels[0].plot([], [], marker="*", markersize=9, color="black", linestyle="none", label="90 % of plateau")
-        panels[0].legend(loc="lower right")
-        figure.suptitle("Rank of random attention: quadrature (lines) and simulation (points)", fontsize=11)
-        return figure
-
-    def table(self, data: Barrier) -> list[tuple[str | int | float | None, ...]]:
-        """Where each line saturates."""
-        return [(line.panel, line.length, line.plateau, line.saturation_dim, line.expected[-1]) for line in data.lines]
-
-    def reading(self, data: Barrier) -> list[str]:
-        """What kind of numbers these are, and how far quadrature and simulation differ."""
-        worst = max(
-            abs(measured - line.expected[line.head_dims.index(size)]) / line.plateau
-            for line in data.lines
-            for size, measured in zip(line.simulated_dims, line.simulated, strict=True)
-            if size in line.head_dims
-        )
+    def reading(self, settings: Settings, marks: Sequence[RankMark]) -> list[str]:
+        both = [(m.simulated, m.expected, m.plateau) for m in marks]
+        worst = max(abs(a - b) / plateau for a, b, plateau in both if a is not None and b is not None)
         return [
             "Means of random heads: single draws scatter around them, and trained heads are free of both levels.",
             f"Quadrature and simulation differ by at most {100 * worst:.1f} % of the plateau, noise included.",
         ]
 
 
-FIGURE = _BarrierFigure()
+FIGURE = _Barrier()

@@ -12,18 +12,16 @@ harmonics are covered, for rank 1 at about d^3/6 heads. Random heads need more h
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.presented import Say
-from rankwise.report.figures import label_level, new_figure, ramp
+from rankwise.recipes.marks import Mark, curve, lines_of, select
+from rankwise.report.figures import ramp
+from rankwise.report.panels import Axis, Panel, Picture, dots, legend_entry, smooth
 from rankwise.theory.bounds import TRIVIAL_ERROR, error_lower_bound, heads_required_log10
 from rankwise.theory.harmonics import sign_energy
-from rankwise.theory.random_heads import mean_of_draws, powers_of_2, random_head_errors
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from rankwise.theory.random_heads import powers_of_2, random_head_errors
 
 _TARGET = 0.1
 
@@ -40,38 +38,21 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """The bound of one rank at ``Panel.heads`` and at the standard dim/rank heads, and inverted at error .1."""
+class BoundMark(Mark):
+    """The bound of one rank and number of heads, on its ``line``, at the ``standard`` dim/rank heads, or under
+    ``random`` heads of rank 1, whose errors are then given."""
 
-    rank: int
-    bound: list[float]
-    bound_at_standard: float
-    log10_heads_required: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Panel:
-    """One dimension. ``random_errors`` has a row per draw; ``rank_one_bound`` is the bound at the same heads."""
-
+    kind: str
     dim: int
+    rank: int
+    heads: float
+    bound: float
     plateau: float
-    heads: list[float]
-    lines: list[Line]
-    random_heads: list[int]
-    random_errors: list[list[float]]
-    rank_one_bound: list[float]
-
-    @property
-    def closest(self) -> float:
-        """How far the nearest random heads stay above the bound."""
-        return min(e - bound for row in self.random_errors for e, bound in zip(row, self.rank_one_bound, strict=True))
-
-
-@dataclass(frozen=True, kw_only=True)
-class BoundPanels:
-    """All panels of the figure."""
-
-    panels: list[Panel]
+    log10_heads_required: float
+    """So many heads cannot reach an error of .1."""
+    random_mean: float | None = None
+    random_least: float | None = None
+    """Over draws."""
 
 
 PRESETS = {
@@ -82,82 +63,79 @@ PRESETS = {
 }
 
 
-class _BoundFigure(ComputedFigure[Settings, BoundPanels]):
+class _Bound(ComputedFigure[Settings, BoundMark]):
     """The bound by rank and dimension, and random heads above it."""
 
     name = "bound"
-    columns = ("dim", "rank", "plateau", "bound at H = d/r", f"log10 of heads that cannot reach {_TARGET}")
+    columns = ("dim", "rank", "plateau", "bound", "log10_heads_required")
     presets = PRESETS
 
-    def compute(self, settings: Settings, say: Say) -> BoundPanels:
-        """The numbers of the figure; no heads may err less than the bound, or it is no bound."""
+    def parts(self, settings: Settings) -> list[tuple[int]]:
+        return [(dim,) for dim in settings.ranks]
+
+    def marks(self, settings: Settings, dim: int) -> Iterator[BoundMark]:
+        """No heads may err less than the bound, or it is no bound."""
+
+        def mark(kind: str, rank: int, heads: float, **random: float) -> BoundMark:
+            bound, required = error_lower_bound(dim, rank, heads).value, heads_required_log10(dim, rank, _TARGET)
+            known = {"plateau": (1 - sign_energy(dim, 1)) / 2, "log10_heads_required": required, "bound": bound}
+            return BoundMark(kind=kind, dim=dim, rank=rank, heads=heads, **known, **random)
+
         steps = range(settings.decades * settings.steps_per_decade + 1)
-        heads = [10 ** (step / settings.steps_per_decade) for step in steps]
+        for rank in settings.ranks[dim]:
+            yield from (mark("line", rank, 10 ** (step / settings.steps_per_decade)) for step in steps)
+            yield mark("standard", rank, dim / rank)
         counts = powers_of_2(settings.most_random_heads)
+        draws = [random_head_errors(dim, counts, seed) for seed in range(settings.draws)]
+        for heads, errors in zip(counts, zip(*draws, strict=True), strict=True):
+            found = mark("random", 1, heads, random_mean=sum(errors) / len(errors), random_least=min(errors))
+            if min(errors) < found.bound:
+                raise AssertionError(f"{heads} random heads in dim {dim} err less than the bound allows")
+            yield found
+
+    def tabled(self, marks: Sequence[BoundMark]) -> list[BoundMark]:
+        return select(marks, kind="standard")
+
+    def picture(self, settings: Settings, marks: Sequence[BoundMark]) -> Picture:
+        edge = {"markersize": 9, "markeredgecolor": "black", "markeredgewidth": 0.6, "zorder": 5}
         panels = []
-        for dim, ranks in settings.ranks.items():
-            say(f"dim {dim}: {len(ranks)} bounds, {settings.draws} draws of up to {counts[-1]} random heads")
-            panel = Panel(
-                dim=dim,
-                plateau=(1 - sign_energy(dim, 1)) / 2,
-                heads=heads,
-                lines=[
-                    Line(
-                        rank=rank,
-                        bound=[error_lower_bound(dim, rank, count).value for count in heads],
-                        bound_at_standard=error_lower_bound(dim, rank, dim / rank).value,
-                        log10_heads_required=heads_required_log10(dim, rank, _TARGET),
-                    )
-                    for rank in ranks
-                ],
-                random_heads=counts,
-                random_errors=[random_head_errors(dim, counts, seed) for seed in range(settings.draws)],
-                rank_one_bound=[error_lower_bound(dim, 1, count).value for count in counts],
+        for dim, own in lines_of(marks, "dim").items():
+            series, ranks = [], lines_of(select(own, kind="line"), "rank")
+            for (rank, line), colour in zip(ranks.items(), ramp(len(ranks)), strict=True):
+                series.append(curve(f"$r = {rank}$", line, x="heads", y="bound", **smooth(colour)))
+                standard = select(own, kind="standard", rank=rank)
+                series.append(curve("", standard, x="heads", y="bound", **dots(colour, "*", **edge)))
+            random = select(own, kind="random")
+            series.append(
+                curve("random, $r = 1$", random, x="heads", y="random_mean", **dots("black", markersize=3.5, zorder=4))
             )
-            if panel.closest < 0:
-                raise AssertionError(f"random heads in dim {dim} err {-panel.closest:.3g} less than the bound allows")
-            panels.append(panel)
-        return BoundPanels(panels=panels)
+            series.append(legend_entry("$H = d/r$", **dots("white", "*", **edge)))
+            plateau = own[0].plateau
+            named = rf"$(1-\eta_1^2)/2 = {plateau:.3f}$"
+            panels.append(
+                Panel(
+                    title=f"$d = {dim}$",
+                    x=Axis(label="heads $H$", scale="log"),
+                    y=Axis(label="mean squared error", low=0, high=0.8),
+                    series=series,
+                    levels={"mean of the points: 1/2": TRIVIAL_ERROR, named: plateau},
+                    legend="upper right",
+                    legend_columns=2,
+                )
+            )
+        title = "Lines: no heads of rank $r$ err less (two orthogonal points, one layer, value matrices $a_h I$).\n"
+        title += "Dots: random rank-1 heads with their best weights."
+        return Picture(title=title, panels=[panels], size=(3.6, 4.0))
 
-    def draw(self, data: BoundPanels) -> Figure:
-        figure = new_figure(3.6 * len(data.panels), 4.0)
-        row = figure.subplots(1, len(data.panels), sharey=True, squeeze=False)[0]
-        star: dict[str, Any] = {"marker": "*", "linestyle": "none", "markersize": 9, "mec": "black", "mew": 0.6}
-        for axes, panel in zip(row, data.panels, strict=True):
-            for line, colour in zip(panel.lines, ramp(len(panel.lines)), strict=True):
-                axes.plot(panel.heads, line.bound, color=colour, label=f"$r = {line.rank}$", zorder=2)
-                axes.plot(panel.dim / line.rank, line.bound_at_standard, color=colour, zorder=5, **star)
-            means = mean_of_draws(panel.random_errors)
-            axes.plot(panel.random_heads, means, "o", color="black", markersize=3.5, label="random, $r = 1$", zorder=4)
-            axes.plot([], [], color="white", label="$H = d/r$", **star)
-            label_level(axes, TRIVIAL_ERROR, "mean of the points: 1/2")
-            label_level(axes, panel.plateau, rf"$(1-\eta_1^2)/2 = {panel.plateau:.3f}$")
-            axes.set(xscale="log", xlabel="heads $H$", title=f"$d = {panel.dim}$", ylim=(0, 0.8))
-            axes.legend(loc="upper right", ncols=2)
-        row[0].set_ylabel("mean squared error")
-        figure.suptitle(
-            "Lines: no heads of rank $r$ err less (two orthogonal points, one layer, value matrices $a_h I$).\n"
-            "Dots: random rank-1 heads with their best weights.",
-            fontsize=10,
-        )
-        return figure
-
-    def table(self, data: BoundPanels) -> list[tuple[str | int | float | None, ...]]:
+    def reading(self, settings: Settings, marks: Sequence[BoundMark]) -> list[str]:
+        random = [mark for mark in marks if mark.random_least is not None]
+        closest = min((mark.random_least or 0) - mark.bound for mark in random)
         return [
-            (panel.dim, line.rank, panel.plateau, line.bound_at_standard, line.log10_heads_required)
-            for panel in data.panels
-            for line in panel.lines
-        ]
-
-    def reading(self, data: BoundPanels) -> list[str]:
-        drawn = sum(len(row) for panel in data.panels for row in panel.random_errors)
-        closest = min(panel.closest for panel in data.panels)
-        return [
-            f"None of {drawn} sets of random rank-1 heads errs less than the bound.",
+            f"None of {len(random) * settings.draws} sets of random rank-1 heads errs less than the bound.",
             f"The nearest errs {closest:.3g} more.",
             "The bound is our derivation, for isotropic data, one layer and value matrices a_h I.",
             "More heads than it names are necessary, not sufficient.",
         ]
 
 
-FIGURE = _BoundFigure()
+FIGURE = _Bound()

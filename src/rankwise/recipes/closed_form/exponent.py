@@ -14,17 +14,14 @@ follow 2/pi^3/error^2 = .0645/error^2. At fixed d and small errors H grows only 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
 
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.presented import Say
-from rankwise.report.figures import COLOURS, GUIDE, new_figure, ramp
+from rankwise.recipes.marks import Mark, curve, select
+from rankwise.report.figures import COLOURS, GUIDE, ramp
+from rankwise.report.panels import Axis, Panel, Picture, Series, legend_entry, smooth
 from rankwise.theory.bounds import heads_required_log10
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LAW = 2 / math.pi**3
 _TABULATED = (0.15, 0.1, 0.05)
@@ -42,24 +39,16 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """One (dim, rank): log10 of the heads that cannot reach ``Exponent.errors``, and of (d/r)^(1/error)."""
+class ExponentMark(Mark):
+    """One (dim, rank) and error: log10 of the heads that cannot reach it, of (d/r)^(1/error), and log_d of the
+    heads."""
 
     dim: int
     rank: int
-    log10_heads: list[float]
-    log10_informal: list[float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Exponent:
-    """Both panels; ``limit`` is log_d H for rank 1 and d to infinity, ``law`` is .0645/error^2."""
-
-    errors: list[float]
-    by_shape: list[Line]
-    by_dim: list[Line]
-    limit: list[int]
-    law: list[float]
+    error: float
+    log10_heads: float
+    log10_informal: float
+    exponent: float
 
 
 PRESETS = {
@@ -68,16 +57,6 @@ PRESETS = {
     ),
     "laptop": Settings(shapes=((16, 1), (64, 1), (64, 8), (64, 32), (768, 64)), dims=(8, 64, 1024, 2**20)),
 }
-
-
-def _line_at(dim: int, rank: int, errors: list[float] | tuple[float, ...]) -> Line:
-    """The bound turned around and the informal statement at ``errors``."""
-    return Line(
-        dim=dim,
-        rank=rank,
-        log10_heads=[heads_required_log10(dim, rank, error) for error in errors],
-        log10_informal=[math.log10(dim / rank) / error for error in errors],
-    )
 
 
 def limit_exponent(error: float) -> int:
@@ -94,71 +73,67 @@ def limit_exponent(error: float) -> int:
     return degree
 
 
-class _ExponentFigure(ComputedFigure[Settings, Exponent]):
+class _Exponent(ComputedFigure[Settings, ExponentMark]):
     """Orders of magnitude against the error, and the exponent to base d for rank 1."""
 
     name = "exponent"
-    columns = (
-        *("dim", "rank"),
-        *(f"log10 H at {error}" for error in _TABULATED),
-        *(f"informal at {error}" for error in _TABULATED),
-    )
+    columns = ("dim", "rank", "error", "log10_heads", "log10_informal")
     presets = PRESETS
 
-    def compute(self, settings: Settings, say: Say) -> Exponent:
+    def parts(self, settings: Settings) -> list[tuple[int, int]]:
+        return sorted({*settings.shapes, *((dim, 1) for dim in settings.dims)})
+
+    def marks(self, settings: Settings, dim: int, rank: int) -> Iterator[ExponentMark]:
         ratio = settings.smallest_error / settings.largest_error
-        errors = [settings.largest_error * ratio ** (step / (settings.steps - 1)) for step in range(settings.steps)]
+        fine = (settings.largest_error * ratio ** (step / (settings.steps - 1)) for step in range(settings.steps))
+        for error in sorted({*fine, *_TABULATED}, reverse=True):
+            heads, informal = heads_required_log10(dim, rank, error), math.log10(dim / rank) / error
+            yield ExponentMark(
+                dim=dim,
+                rank=rank,
+                error=error,
+                log10_heads=heads,
+                log10_informal=informal,
+                exponent=heads / math.log10(dim),
+            )
 
-        @cache
-        def line(dim: int, rank: int) -> Line:
-            say(f"dim {dim}, rank {rank}: {len(errors)} errors")
-            return _line_at(dim, rank, errors)
+    def tabled(self, marks: Sequence[ExponentMark]) -> list[ExponentMark]:
+        return [mark for mark in marks if mark.error in _TABULATED]
 
-        return Exponent(
-            errors=errors,
-            by_shape=[line(dim, rank) for dim, rank in settings.shapes],
-            by_dim=[line(dim, 1) for dim in settings.dims],
-            limit=[limit_exponent(error) for error in errors],
-            law=[LAW / error**2 for error in errors],
-        )
+    def picture(self, settings: Settings, marks: Sequence[ExponentMark]) -> Picture:
+        left, right = [], []
+        for (dim, rank), colour in zip(settings.shapes, COLOURS, strict=False):
+            line = select(marks, dim=dim, rank=rank)
+            label = f"$d = {dim},\\ r = {rank}$"
+            left.append(curve(label, line, x="error", y="log10_heads", **smooth(colour)))
+            left.append(curve("", line, x="error", y="log10_informal", **smooth(colour, ":", 1.1)))
+        left.append(legend_entry(r"$(d/r)^{1/\varepsilon}$, informal", **smooth(GUIDE, ":", 1.1)))
+        for dim, colour in zip(settings.dims, ramp(len(settings.dims)), strict=True):
+            power = math.log2(dim)
+            name = f"2^{{{power:.0f}}}" if dim > 10_000 and power.is_integer() else str(dim)
+            line = select(marks, dim=dim, rank=1)
+            right.append(curve(f"bound, $d = {name}$", line, x="error", y="exponent", **smooth(colour)))
+        errors = [mark.error for mark in line]
+        for label, of, style in (
+            (r"bound, $d \to \infty$", limit_exponent, {**smooth("black", "-", 1.0), "drawstyle": "steps-mid"}),
+            (r"$2/\pi^3\varepsilon^2$, our law", lambda error: LAW / error**2, smooth("black", "--", 1.1)),
+            (r"$1/\varepsilon$, informal", lambda error: 1 / error, smooth(GUIDE, ":", 1.1)),
+        ):
+            right.append(Series(label=label, x=errors, y=[of(error) for error in errors], style=style))
+        ticks = [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.4) if min(errors) <= tick <= max(errors)]
+        x = Axis(label=r"mean squared error $\varepsilon$", scale="log", ticks=ticks)
+        panels = [
+            Panel(title=title, x=x, y=Axis(label=label, scale="log", low=0.5), series=series, legend="upper right")
+            for title, label, series in (
+                (r"heads that cannot reach error $\varepsilon$", r"$\log_{10} H$", left),
+                ("the exponent for rank 1", r"$\log_d H$", right),
+            )
+        ]
+        title = "Solid, dashed: our derivation. Dotted: the slides, informal, an order only. "
+        title += "Theorem 2: constants unspecified, no line."
+        return Picture(title=title, panels=[panels], share_y=False, size=(4.7, 4.2))
 
-    def draw(self, data: Exponent) -> Figure:
-        figure = new_figure(9.4, 4.2)
-        left, right = figure.subplots(1, 2)
-        dotted: dict[str, Any] = {"linestyle": ":", "linewidth": 1.1}
-        for line, colour in zip(data.by_shape, COLOURS, strict=False):
-            left.plot(data.errors, line.log10_heads, color=colour, label=f"$d = {line.dim},\\ r = {line.rank}$")
-            left.plot(data.errors, line.log10_informal, color=colour, **dotted)
-        left.plot([], [], color=GUIDE, label=r"$(d/r)^{1/\varepsilon}$, informal", **dotted)
-        for line, colour in zip(data.by_dim, ramp(len(data.by_dim)), strict=True):
-            exponents = [value / math.log10(line.dim) for value in line.log10_heads]
-            power = math.log2(line.dim)
-            name = f"2^{{{power:.0f}}}" if line.dim > 10_000 and power.is_integer() else str(line.dim)
-            right.plot(data.errors, exponents, color=colour, label=f"bound, $d = {name}$")
-        right.step(data.errors, data.limit, where="mid", color="black", linewidth=1.0, label=r"bound, $d \to \infty$")
-        right.plot(data.errors, data.law, "--", color="black", linewidth=1.1, label=r"$2/\pi^3\varepsilon^2$, our law")
-        informal = [1 / error for error in data.errors]
-        right.plot(data.errors, informal, color=GUIDE, label=r"$1/\varepsilon$, informal", **dotted)
-        left.set(ylabel=r"$\log_{10} H$", title=r"heads that cannot reach error $\varepsilon$")
-        right.set(ylabel=r"$\log_d H$", title="the exponent for rank 1")
-        ticks = [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.4) if min(data.errors) <= tick <= max(data.errors)]
-        for axes in (left, right):
-            axes.set(xscale="log", yscale="log", ylim=(0.5, None), xlabel=r"mean squared error $\varepsilon$")
-            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-            axes.minorticks_off()
-            axes.legend(loc="upper right")
-        figure.suptitle(
-            "Solid, dashed: our derivation. Dotted: the slides, informal, an order only. "
-            "Theorem 2: constants unspecified, no line.",
-            fontsize=10,
-        )
-        return figure
-
-    def table(self, data: Exponent) -> list[tuple[str | int | float | None, ...]]:
-        lines = [_line_at(line.dim, line.rank, _TABULATED) for line in data.by_shape]
-        return [(line.dim, line.rank, *line.log10_heads, *line.log10_informal) for line in lines]
-
-    def reading(self, data: Exponent) -> list[str]:
+    def reading(self, settings: Settings, marks: Sequence[ExponentMark]) -> list[str]:
         return [
             "H: so many heads still cannot reach the error (our derivation, value matrices a_h I); more are necessary, "
             "not sufficient.",
@@ -167,4 +142,4 @@ class _ExponentFigure(ComputedFigure[Settings, Exponent]):
         ]
 
 
-FIGURE = _ExponentFigure()
+FIGURE = _Exponent()

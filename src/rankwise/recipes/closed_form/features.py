@@ -14,27 +14,18 @@ heads; in dimension 8 the difference grows with H (.130 for .156 at 2^14).
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
 
 from rankwise.recipes.computed_figure import ComputedFigure
+from rankwise.recipes.marks import Mark, curve, lines_of, select
 from rankwise.recipes.paper_figures import published
-from rankwise.recipes.presented import Say
-from rankwise.report.figures import COLOURS, GUIDE, new_figure
+from rankwise.report.figures import COLOURS, GUIDE
+from rankwise.report.panels import Axis, Panel, Picture, Series, dots, legend_entry, smooth
 from rankwise.theory.harmonics import sign_energy
-from rankwise.theory.random_heads import (
-    errors_as_published,
-    mean_of_draws,
-    powers_of_2,
-    random_head_errors,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from rankwise.theory.random_heads import errors_as_published, mean_of_draws, powers_of_2, random_head_errors
 
 _QUOTED = (8, 2048)
 """Dimension and heads at which the difference to the figure is quoted in words."""
@@ -54,32 +45,19 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """One dimension; ``errors`` has a row per draw, ``published`` None where the figure has no point."""
+class FeaturesMark(Mark):
+    """So many random heads: mean, least and greatest error of the draws, the authors' value, what the formula of unit
+    keys gives at their keys, and how far these two lie from our mean where that is steady."""
 
     dim: int
-    plateau: float
-    heads: list[int]
-    errors: list[list[float]]
-    published: list[float | None]
-    as_published_heads: list[int]
-    as_published: list[float]
-
-    @property
-    def means(self) -> list[float]:
-        """The mean over draws."""
-        return mean_of_draws(self.errors)
-
-    def each(self, of: Callable[[Iterable[float]], float]) -> list[float]:
-        """``min`` or ``max`` over draws."""
-        return [of(column) for column in zip(*self.errors, strict=True)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Features:
-    """All lines of the figure."""
-
-    lines: list[Line]
+    heads: int
+    error: float
+    least: float
+    greatest: float
+    published: float | None
+    formula: float | None
+    published_gap: float | None
+    formula_gap: float | None
 
 
 PRESETS = {
@@ -90,80 +68,73 @@ PRESETS = {
 }
 
 
-class _FeaturesFigure(ComputedFigure[Settings, Features]):
+class _Features(ComputedFigure[Settings, FeaturesMark]):
     """Errors against heads, and how far the published values and their formula lie from ours."""
 
     name = "features"
-    columns = ("dim", "heads", "error", "least draw", "greatest draw", "authors' figure", "their formula")
+    columns = ("dim", "heads", "error", "least", "greatest", "published", "formula")
     presets = PRESETS
 
-    def compute(self, settings: Settings, say: Say) -> Features:
+    def parts(self, settings: Settings) -> list[tuple[int]]:
+        return [(dim,) for dim in settings.dims]
+
+    def marks(self, settings: Settings, dim: int) -> Iterator[FeaturesMark]:
         heads, short = powers_of_2(settings.most_heads), powers_of_2(settings.most_heads_as_published)
-        lines = []
-        for dim in settings.dims:
-            say(f"dim {dim}: {settings.draws} draws of up to {settings.most_heads} heads")
-            authors = published("random_features", dim=dim)
-            formula = [errors_as_published(dim, short, seed) for seed in range(settings.draws_as_published)]
-            lines.append(
-                Line(
-                    dim=dim,
-                    plateau=(1 - sign_energy(dim, 1)) / 2,
-                    heads=heads,
-                    errors=[random_head_errors(dim, heads, seed) for seed in range(settings.draws)],
-                    published=[authors.get(count) for count in heads],
-                    as_published_heads=short,
-                    as_published=mean_of_draws(formula),
-                )
+        authors = published("random_features", dim=dim)
+        as_published = [errors_as_published(dim, short, seed) for seed in range(settings.draws_as_published)]
+        formulas = dict(zip(short, mean_of_draws(as_published), strict=True))
+        draws = [random_head_errors(dim, heads, seed) for seed in range(settings.draws)]
+        for count, errors in zip(heads, zip(*draws, strict=True), strict=True):
+            found, formula, mean = authors.get(count), formulas.get(count), fmean(errors)
+            yield FeaturesMark(
+                dim=dim,
+                heads=count,
+                error=mean,
+                least=min(errors),
+                greatest=max(errors),
+                published=found,
+                formula=formula,
+                published_gap=None if found is None or count < _STEADY else found - mean,
+                formula_gap=None if formula is None or count < _STEADY else formula - mean,
             )
-        return Features(lines=lines)
 
-    def draw(self, data: Features) -> Figure:
-        figure = new_figure(9.4, 4.0)
-        left, right = figure.subplots(1, 2)
-        circles: dict[str, Any] = {"marker": "o", "markerfacecolor": "none", "linestyle": "none", "markersize": 4}
-        for line, colour in zip(data.lines, COLOURS, strict=False):
-            left.fill_between(line.heads, line.each(min), line.each(max), color=colour, alpha=0.18, linewidth=0)
-            left.plot(line.heads, line.means, color=colour, label=f"$d = {line.dim}$")
-            left.axhline(line.plateau, color=colour, linewidth=0.8, linestyle="--", zorder=1)
-            published = [math.nan if value is None else value for value in line.published]
-            left.plot(line.heads, published, color=colour, **circles)
-            steady = bisect_left(line.heads, _STEADY)
-            gaps = [value - mean for value, mean in zip(published, line.means, strict=True)]
-            right.plot(line.heads[steady:], gaps[steady:], color=colour, **circles)
-            explained = [value - mean for value, mean in zip(line.as_published, line.means, strict=False)]
-            right.plot(line.as_published_heads[steady:], explained[steady:], color=colour, label=f"$d = {line.dim}$")
-        left.plot([], [], color=GUIDE, linestyle="--", linewidth=0.8, label=r"$(1-\eta_1^2)/2$")
-        right.axhline(0, color=GUIDE, linewidth=0.8)
-        left.set(ylim=(0.1, 0.8), ylabel="mean squared error", title="ours: mean (lines), all draws (bands)")
-        right.set(ylim=(-0.04, 0.02), ylabel="difference to our mean", title="lines: formula at keys not of unit norm")
-        for axes in (left, right):
-            axes.plot([], [], color=GUIDE, label="authors' figure", **circles)
-            axes.set_xscale("log", base=2)
-            axes.set_xlabel("heads $H$")
-            axes.legend(loc="upper right", ncols=2)
-        figure.suptitle("Random rank-1 heads with their best weights, two orthogonal points", fontsize=11)
-        return figure
+    def picture(self, settings: Settings, marks: Sequence[FeaturesMark]) -> Picture:
+        left, right = [legend_entry("authors' figure", **_circles(GUIDE))], []
+        left.append(legend_entry(r"$(1-\eta_1^2)/2$", **smooth(GUIDE, "--", 0.8)))
+        for (dim, line), colour in zip(lines_of(marks, "dim").items(), COLOURS, strict=False):
+            band = [mark.least for mark in line], [mark.greatest for mark in line]
+            left.append(replace(curve(f"$d = {dim}$", line, x="heads", **smooth(colour)), band=band))
+            left.append(curve("", line, x="heads", y="published", **_circles(colour)))
+            ends, stalls = [line[0].heads, line[-1].heads], [(1 - sign_energy(dim, 1)) / 2] * 2
+            left.append(Series(label="", x=ends, y=stalls, style=smooth(colour, "--", 0.8)))
+            right.append(curve("", line, x="heads", y="published_gap", **_circles(colour)))
+            right.append(curve("", line, x="heads", y="formula_gap", **smooth(colour)))
+        heads, zero = Axis(label="heads $H$", scale="log2"), {"": 0.0}
+        error = Axis(label="mean squared error", low=0.1, high=0.8)
+        gap = Axis(label="difference to our mean", low=-0.04, high=0.02)
+        panels = [
+            Panel(title="ours: mean (lines), all draws (bands)", x=heads, y=error, series=left),
+            Panel(title="lines: formula at keys not of unit norm", x=heads, y=gap, series=right, guides=zero),
+        ]
+        title = "Random rank-1 heads with their best weights, two orthogonal points"
+        return Picture(title=title, panels=[panels], share_y=False, legend="right", size=(4.2, 4.0))
 
-    def table(self, data: Features) -> list[tuple[str | int | float | None, ...]]:
-        rows: list[tuple[str | int | float | None, ...]] = []
-        for line in data.lines:
-            errors = (line.means, line.each(min), line.each(max), line.published, line.as_published)
-            rows += [(line.dim, *row) for row in zip_longest(line.heads, *errors)]
-        return rows
-
-    def reading(self, data: Features) -> list[str]:
+    def reading(self, settings: Settings, marks: Sequence[FeaturesMark]) -> list[str]:
         dim, heads = _QUOTED
-        line = next((line for line in data.lines if line.dim == dim), data.lines[0])
-        at = line.as_published_heads.index(min(heads, line.as_published_heads[-1]))
-        published, formula = line.published[at], line.as_published[at]
-        shown = "has no value" if published is None else f"shows {published:.3f}"
+        line = [mark for mark in select(marks, dim=dim) or marks if mark.formula is not None and mark.heads <= heads]
+        last = line[-1]
+        shown = "has no value" if last.published is None else f"shows {last.published:.3f}"
         return [
-            f"Dimension {line.dim}, {line.heads[at]} heads: the error is {line.means[at]:.3f}.",
+            f"Dimension {last.dim}, {last.heads} heads: the error is {last.error:.3f}.",
             f"The authors' figure {shown} there.",
             "Their keys are not renormalised after a projection.",
-            f"The formulas of unit keys evaluated at such keys give {formula:.3f}.",
+            f"The formulas of unit keys evaluated at such keys give {last.formula:.3f}.",
             "That is not the error of any heads.",
         ]
 
 
-FIGURE = _FeaturesFigure()
+def _circles(colour: str) -> dict[str, Any]:
+    return dots(colour, fillstyle="none", markersize=4)
+
+
+FIGURE = _Features()

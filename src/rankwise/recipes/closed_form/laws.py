@@ -12,16 +12,14 @@ log n is not enough. That t^4 is enough is a heuristic with numbers beside it, n
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.presented import Say
-from rankwise.report.figures import COLOURS, MARKERS, new_figure
+from rankwise.recipes.marks import Mark, curve, select
+from rankwise.report.figures import COLOURS, MARKERS
+from rankwise.report.panels import Axis, Panel, Picture, dots, smooth
 from rankwise.theory import saturation
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _START = 64
 NAMES = {"c log n": r"$c\,\log n$", "c t^4": r"$c\,t_n^4,\ t_n = \Phi^{-1}(1 - 1/n)$"}
@@ -37,24 +35,17 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Law:
-    """Heads that grow by one law: their dimension and the share of the plateau they keep."""
+class LawMark(Mark):
+    """Heads that grow by one law, at one length: their dimension and the share of the plateau they keep."""
 
-    name: str
-    head_dims: list[int]
-    kept: list[float]
-    simulated: list[float]
-    standard_error: list[float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Laws:
-    """The needed head dimension and both laws, at ``lengths``."""
-
-    lengths: list[int]
-    saturation_dims: list[int]
-    simulated_lengths: list[int]
-    laws: list[Law]
+    law: str
+    length: int
+    needed: int
+    """The head dimension that reaches 90 % of the plateau."""
+    head_dim: int
+    kept: float
+    simulated: float | None = None
+    simulated_se: float = 0.0
 
 
 PRESETS = {
@@ -65,80 +56,69 @@ PRESETS = {
 }
 
 
-def _head_dim_by(name: str, length: int, matched: int) -> int:
-    """The head dimension at ``length`` of the law that gives ``matched`` at 64 tokens."""
+def _head_dim_by(name: str, length: int) -> int:
+    """The head dimension at ``length`` of the law that gives what is needed at 64 tokens."""
     law = math.log if name == "c log n" else saturation.saturation_law
-    return max(2, round(matched * (law(length) / law(_START))))
+    return max(2, round(saturation.saturation_dim(_START).value * (law(length) / law(_START))))
 
 
-class _LawsFigure(ComputedFigure[Settings, Laws]):
+class _Laws(ComputedFigure[Settings, LawMark]):
     """Head dimension against length, and the share of the plateau kept."""
 
     name = "laws"
-    columns = ("tokens", "needed", "c log n", "log n keeps", "c t^4", "t^4 keeps")
+    columns = ("law", "length", "needed", "head_dim", "kept")
     presets = PRESETS
 
-    def compute(self, settings: Settings, say: Say) -> Laws:
-        matched = saturation.saturation_dim(_START).value
-        laws = []
-        for name in NAMES:
-            points = []
-            for length in settings.simulated_lengths:
-                size, trials = _head_dim_by(name, length, matched), max(4, settings.tokens // length)
-                say(f"{name}: {trials} heads of dimension {size} on {length} tokens")
-                point = saturation.simulate_hardmax_rank(length, size, trials=trials, seed=length)
-                plateau = saturation.hardmax_rank_mean(length)
-                points.append((point.mean / plateau, point.standard_error / plateau))
-            sizes = [_head_dim_by(name, length, matched) for length in settings.lengths]
-            laws.append(
-                Law(
-                    name=name,
-                    head_dims=sizes,
-                    kept=[
-                        saturation.expected_hardmax_rank(length, size) / saturation.hardmax_rank_mean(length)
-                        for length, size in zip(settings.lengths, sizes, strict=True)
-                    ],
-                    simulated=[mean for mean, _ in points],
-                    standard_error=[error for _, error in points],
-                )
-            )
-        return Laws(
-            lengths=list(settings.lengths),
-            saturation_dims=[saturation.saturation_dim(length).value for length in settings.lengths],
-            simulated_lengths=list(settings.simulated_lengths),
-            laws=laws,
+    def parts(self, settings: Settings) -> Iterator[tuple[str, int]]:
+        lengths = sorted({*settings.lengths, *settings.simulated_lengths})
+        return ((name, length) for name in NAMES for length in lengths)
+
+    def marks(self, settings: Settings, name: str, length: int) -> Iterator[LawMark]:
+        size, plateau = _head_dim_by(name, length), saturation.hardmax_rank_mean(length)
+        measured = {}
+        if length in settings.simulated_lengths:
+            trials = max(4, settings.tokens // length)
+            found = saturation.simulate_hardmax_rank(length, size, trials=trials, seed=length)
+            measured = {"simulated": found.mean / plateau, "simulated_se": found.standard_error / plateau}
+        kept, needed = saturation.expected_hardmax_rank(length, size) / plateau, saturation.saturation_dim(length).value
+        yield LawMark(law=name, length=length, needed=needed, head_dim=size, kept=kept, **measured)
+
+    def picture(self, settings: Settings, marks: Sequence[LawMark]) -> Picture:
+        first = select(marks, law=next(iter(NAMES)))
+        left, right = (
+            [curve("90 % of the plateau", first, x="length", y="needed", **dots("black", "*", markersize=8))],
+            [],
         )
+        for (name, label), colour, marker in zip(NAMES.items(), COLOURS, MARKERS, strict=False):
+            line = select(marks, law=name)
+            left.append(curve(label, line, x="length", y="head_dim", **smooth(colour)))
+            right.append(curve(label, line, x="length", y="kept", **smooth(colour)))
+            right.append(curve("", line, x="length", y="simulated", **dots(colour, marker)))
+        tokens, sizes = Axis(label="tokens $n$", scale="log2"), (32, 64, 128, 256, 512)
+        panels = [
+            Panel(
+                title="head dimension for 90 % of the plateau",
+                x=tokens,
+                y=Axis(label="head dimension", scale="log2", ticks=sizes),
+                series=left,
+                legend="upper left",
+            ),
+            Panel(
+                title="share of the plateau kept by growing heads",
+                x=tokens,
+                y=Axis(label="hardmax rank / plateau", low=0.45, high=1.0),
+                series=right,
+                legend="lower left",
+            ),
+        ]
+        title = "Two laws matched at 64 tokens: quadrature (lines), simulation (points)"
+        return Picture(title=title, panels=[panels], share_y=False, size=(4.3, 3.7))
 
-    def draw(self, data: Laws) -> Figure:
-        figure = new_figure(8.6, 3.7)
-        left, right = figure.subplots(1, 2)
-        left.plot(data.lengths, data.saturation_dims, "*", color="black", markersize=8, label="90 % of the plateau")
-        for law, colour, marker in zip(data.laws, COLOURS, MARKERS, strict=False):
-            left.plot(data.lengths, law.head_dims, color=colour, label=NAMES[law.name])
-            right.plot(data.lengths, law.kept, color=colour, label=NAMES[law.name])
-            bars = [2 * error for error in law.standard_error]
-            right.errorbar(data.simulated_lengths, law.simulated, bars, color=colour, fmt=marker, capsize=2)
-        left.set_yscale("log", base=2)
-        ticks = [32, 64, 128, 256, 512]
-        left.set_yticks(ticks, [str(tick) for tick in ticks])
-        left.set(ylabel="head dimension", title="head dimension for 90 % of the plateau")
-        right.set(ylim=(0.45, 1.0), ylabel="hardmax rank / plateau", title="share of the plateau kept by growing heads")
-        for axes, corner in ((left, "upper left"), (right, "lower left")):
-            axes.set_xscale("log", base=2)
-            axes.set_xlabel("tokens $n$")
-            axes.legend(loc=corner)
-        figure.suptitle("Two laws matched at 64 tokens: quadrature (lines), simulation (points)", fontsize=11)
-        return figure
-
-    def table(self, data: Laws) -> list[tuple[str | int | float | None, ...]]:
-        lines = [values for law in data.laws for values in (law.head_dims, law.kept)]
-        return list(zip(data.lengths, data.saturation_dims, *lines, strict=True))
-
-    def reading(self, data: Laws) -> list[str]:
+    def reading(self, settings: Settings, marks: Sequence[LawMark]) -> list[str]:
         return [
             "A head dimension that grows like log n loses ground at every doubling; the measurements exclude it.",
             "One that grows like t^4, about log^2 n, does not; it is a heuristic that the measurements support.",
         ]
 
 
-FIGURE = _LawsFigure()
+FIGURE = _Laws()

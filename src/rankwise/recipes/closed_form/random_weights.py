@@ -21,23 +21,19 @@ These are laws of random weights. Trained weights are free of all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import torch
 
-from rankwise.recipes.closed_form import random_scores
-from rankwise.recipes.closed_form.random_scores import ScoreRanks
+from rankwise.audit import random_scores
+from rankwise.audit.random_scores import ScoreRanks
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.presented import Say
-from rankwise.report.figures import GUIDE, label_level, new_figure
-from rankwise.report.panels import Series, draw_series
+from rankwise.recipes.marks import Mark, curve, lines_of, select
+from rankwise.report.figures import COLOURS, GUIDE, MARKERS
+from rankwise.report.panels import Axis, Panel, Picture, legend_entry, smooth
 from rankwise.theory.saturation import expected_hardmax_rank
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 PANELS = {
     "model dimension": ("model dimension", "model dimension, 8 heads", None),
@@ -86,21 +82,13 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomPoint(ScoreRanks):
+class RandomPoint(ScoreRanks, Mark):
     """One measurement: which panel and line, where on its axis, and the ranks; ``expected`` is the quadrature's."""
 
     panel: str
     series: str
     x: float
     expected: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class RandomWeights:
-    """All points of the figure; ``tokens`` holds for all panels but the last."""
-
-    tokens: int
-    points: list[RandomPoint]
 
 
 PRESETS = {
@@ -122,7 +110,7 @@ PRESETS = {
 }
 
 
-def _point(panel: str, series: str, x: float, ranks: ScoreRanks, expected: float | None = None) -> RandomPoint:
+def _mark(panel: str, series: str, x: float, ranks: ScoreRanks, expected: float | None = None) -> RandomPoint:
     return RandomPoint(panel=panel, series=series, x=x, expected=expected, **asdict(ranks))
 
 
@@ -143,11 +131,11 @@ def _expected(settings: Settings, head_dim: int) -> float | None:
 def _sizes(settings: Settings) -> Iterator[RandomPoint]:
     for dim in settings.dims:
         ranks = _plain(settings, dim, dim // 8, "gaussian")
-        yield _point("model dimension", "Gaussian tokens", dim, ranks, _expected(settings, dim // 8))
+        yield _mark("model dimension", "Gaussian tokens", dim, ranks, _expected(settings, dim // 8))
     for heads in settings.heads:
         size = settings.dim // heads
         ranks = _plain(settings, settings.dim, size, "gaussian")
-        yield _point("heads", f"dim {settings.dim}", heads, ranks, _expected(settings, size))
+        yield _mark("heads", f"dim {settings.dim}", heads, ranks, _expected(settings, size))
 
 
 def _depths(settings: Settings) -> Iterator[RandomPoint]:
@@ -159,19 +147,19 @@ def _depths(settings: Settings) -> Iterator[RandomPoint]:
             for _ in range(settings.draws)
         ]
         for layer, weights in enumerate(zip(*drawn, strict=True), start=1):
-            yield _point("layer", f"{place}-norm", layer, random_scores.ranks_of_weights(torch.cat(weights)))
+            yield _mark("layer", f"{place}-norm", layer, random_scores.ranks_of_weights(torch.cat(weights)))
 
 
 def _inputs(settings: Settings) -> Iterator[RandomPoint]:
     for law in random_scores.INPUTS:
         for size in settings.head_dims:
             expected = _expected(settings, size) if law == "orthonormal" else None
-            yield _point("inputs", law, size, _plain(settings, settings.dim, size, law), expected)
+            yield _mark("inputs", law, size, _plain(settings, settings.dim, size, law), expected)
 
 
 def _temperatures(settings: Settings) -> Iterator[RandomPoint]:
     for beta in settings.betas:
-        yield _point("temperature", "head_dim 64", beta, _plain(settings, settings.dim, 64, "gaussian", beta))
+        yield _mark("temperature", "head_dim 64", beta, _plain(settings, settings.dim, 64, "gaussian", beta))
 
 
 def _latents(settings: Settings) -> Iterator[RandomPoint]:
@@ -179,96 +167,67 @@ def _latents(settings: Settings) -> Iterator[RandomPoint]:
         generator = torch.Generator().manual_seed(tokens)
         weights = random_scores.latent_weights(tokens, settings.latent_heads, generator)
         expected = expected_hardmax_rank(tokens, 192, "causal") / tokens
-        yield _point("latent", "DeepSeek-V3's layer", tokens, random_scores.ranks_of_weights(weights), expected)
+        yield _mark("latent", "DeepSeek-V3's layer", tokens, random_scores.ranks_of_weights(weights), expected)
         inputs = random_scores.random_inputs("gaussian", tokens, 7168, generator)
         hidden = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
         scores = random_scores.plain_scores(inputs, 192, settings.latent_heads, generator).masked_fill(
             hidden, -torch.inf
         )
-        yield _point("latent", "ordinary, head_dim 192", tokens, random_scores.ranks_of_scores(scores))
+        yield _mark("latent", "ordinary, head_dim 192", tokens, random_scores.ranks_of_scores(scores))
 
 
-class _RandomWeightsFigure(ComputedFigure[Settings, RandomWeights]):
+_PARTS = {"sizes": _sizes, "depths": _depths, "inputs": _inputs, "temperatures": _temperatures, "latents": _latents}
+
+
+class _RandomWeights(ComputedFigure[Settings, RandomPoint]):
     """Two rows of three panels on one vertical axis."""
 
     name = "random-weights"
-    columns = ("panel", "series", "at", "hardmax", "2 s.e.", "expected", "effective", "above 1e-2", "above 1e-3")
+    columns = ("panel", "series", "x", "hardmax", "hardmax_se", "expected", *_MEASURES)
     presets = PRESETS
 
-    def compute(self, settings: Settings, say: Say) -> RandomWeights:
-        points = []
-        for part in (_sizes, _depths, _inputs, _temperatures, _latents):
-            for point in part(settings):
-                say(f"{point.panel}: {point.series}, {point.x:g}: hardmax rank {point.hardmax:.3f} of the tokens")
-                points.append(point)
-        return RandomWeights(tokens=settings.tokens, points=points)
+    def parts(self, settings: Settings) -> list[tuple[str]]:
+        return [(name,) for name in _PARTS]
 
-    def draw(self, data: RandomWeights) -> Figure:
-        figure = new_figure(10.4, 6.6)
-        grid = figure.subplots(2, 3, sharey=True)
-        for axes, (panel, (title, horizontal, legend)) in zip(grid.flat, PANELS.items(), strict=True):
-            points = [point for point in data.points if point.panel == panel]
-            if panel in ("model dimension", "heads", "temperature"):
-                _draw_measures(axes, points)
-            else:
-                _draw_lines(axes, points)
-            level, place = (0.5, "0.5") if panel == "latent" else (0.6321, "0.632")
-            label_level(axes, level, place, at=0.01 if panel in ("model dimension", "inputs") else 0.99)
-            size = "" if panel == "latent" else f", {data.tokens} tokens"
-            axes.set(xlabel=horizontal, title=title + size, ylim=(0, 1.05))
-            if panel != "layer":
-                axes.set_xscale("log", base=10 if panel == "temperature" else 2)
-            if panel != "temperature":
-                places = sorted({int(point.x) for point in points})
-                axes.set_xticks(places, [str(place) for place in places])
-                axes.minorticks_off()
-            if legend is not None:
-                axes.legend(loc=legend, fontsize=7)
-        for axes in grid[:, 0]:
-            axes.set_ylabel("rank / tokens")
-        figure.suptitle("Rank of attention at random weights", fontsize=11)
-        return figure
+    def marks(self, settings: Settings, name: str) -> Iterator[RandomPoint]:
+        return _PARTS[name](settings)
 
-    def table(self, data: RandomWeights) -> list[tuple[str | int | float | None, ...]]:
+    def picture(self, settings: Settings, marks: Sequence[RandomPoint]) -> Picture:
+        panels = [_panel(settings, name, select(marks, panel=name)) for name in PANELS]
+        title = "Rank of attention at random weights"
+        return Picture(title=title, panels=[panels[:3], panels[3:]], size=(3.5, 3.3))
+
+    def reading(self, settings: Settings, marks: Sequence[RandomPoint]) -> list[str]:
         return [
-            (p.panel, p.series, p.x, p.hardmax, 2 * p.hardmax_se, p.expected, p.effective, p.above_1e2, p.above_1e3)
-            for p in data.points
-        ]
-
-    def reading(self, data: RandomWeights) -> list[str]:
-        return [
-            "ScoreRanks are shares of the number of tokens, means over random heads.",
+            "Ranks are shares of the number of tokens, means over random heads.",
             "The hardmax rank has a barrier.",
             "The softmax ranks depend on definition and temperature; no threshold among them is special.",
         ]
 
 
-def _draw_measures(axes: Axes, points: list[RandomPoint]) -> None:
-    """One line per definition of rank."""
-    x = [point.x for point in points]
-    draw_series(axes, [Series(label=_MEASURES[of], x=x, y=[getattr(p, of) for p in points]) for of in _MEASURES])
-    _draw_expected(axes, points)
+def _panel(settings: Settings, name: str, points: Sequence[RandomPoint]) -> Panel:
+    """One line per definition of rank, or one per series: its hardmax rank, and thin its effective rank."""
+    (title, horizontal, legend), series = PANELS[name], []
+    if name in ("model dimension", "heads", "temperature"):
+        series += [curve(label, points, x="x", y=column) for column, label in _MEASURES.items()]
+    else:
+        for (label, line), colour, marker in zip(lines_of(points, "series").items(), COLOURS, MARKERS, strict=False):
+            look: dict[str, Any] = {"color": colour, "marker": marker}
+            series.append(curve(label, line, x="x", y="hardmax", **look))
+            series.append(curve("", line, x="x", y="effective", linewidth=0.8, markersize=2.5, **look))
+        series.append(legend_entry("thin: softmax, effective rank", **smooth(GUIDE, "-", 0.8)))
+    expected = curve("hardmax, quadrature", points, x="x", y="expected", **smooth(GUIDE, ":", 1.4))
+    scales: dict[str, Literal["linear", "log"]] = {"temperature": "log", "layer": "linear"}
+    ticks = () if name == "temperature" else sorted({point.x for point in points})
+    return Panel(
+        title=title if name == "latent" else f"{title}, {settings.tokens} tokens",
+        x=Axis(label=horizontal, scale=scales.get(name, "log2"), ticks=ticks),
+        y=Axis(label="rank / tokens", low=0, high=1.05),
+        series=[*series, expected] if expected.x else series,
+        levels={"0.5": 0.5} if name == "latent" else {"0.632": 0.6321},
+        level_side="left" if name in ("model dimension", "inputs") else "right",
+        legend=legend,
+    )
 
 
-def _draw_lines(axes: Axes, points: list[RandomPoint]) -> None:
-    """One line per series: its hardmax rank with bars of two standard errors, and thin its effective rank."""
-    thick, thin = [], []
-    for name in dict.fromkeys(point.series for point in points):
-        line = [point for point in points if point.series == name]
-        x, bars = [point.x for point in line], [2 * point.hardmax_se for point in line]
-        thick.append(Series(label=name, x=x, y=[point.hardmax for point in line], spread=bars))
-        style = {"linewidth": 0.8, "markersize": 2.5}
-        thin.append(Series(label="", x=x, y=[point.effective for point in line], style=style))
-    draw_series(axes, thick)
-    draw_series(axes, thin)
-    _draw_expected(axes, points)
-    axes.plot([], [], color=GUIDE, linewidth=0.8, label="thin: softmax, effective rank")
-
-
-def _draw_expected(axes: Axes, points: list[RandomPoint]) -> None:
-    known = [(point.x, point.expected) for point in points if point.expected is not None]
-    if known:
-        axes.plot(*zip(*known, strict=True), color=GUIDE, linestyle=":", linewidth=1.4, label="hardmax, quadrature")
-
-
-FIGURE = _RandomWeightsFigure()
+FIGURE = _RandomWeights()

@@ -15,22 +15,21 @@ square over H: the representation exists, and is out of reach by sampling.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.presented import Say
-from rankwise.report.figures import GUIDE, new_figure, ramp
+from rankwise.recipes.marks import Mark, curve, lines_of
+from rankwise.report.figures import GUIDE, ramp
+from rankwise.report.panels import Axis, Panel, Picture, Series, dots, legend_entry, smooth
 from rankwise.theory.harmonics import feature_weight, gegenbauer, harmonic_dim, sign_eigenvalue, sign_energy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _QUIET = 0.03
 """Standard error up to which a simulated point says something."""
 _CHUNK = 100_000
+_SIMULATED_ANGLES = (0.0, 30.0, 60.0, 80.0, 100.0, 120.0, 150.0, 180.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,26 +43,24 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """One dimension and largest degree. ``simulated`` is empty where noise would drown it."""
+class RepresentationMark(Mark):
+    """One dimension, largest degree and angle in degrees."""
 
     dim: int
     degree: int
-    weight: list[float]
+    angle: float
+    weight: float
+    """u of q and k at that angle."""
+    represented: float
+    """The function of x and y at that angle."""
+    simulated: float | None
+    """The same by simulation; None where noise would drown it."""
+    noise: float
+    """Standard error of a simulation."""
     root_mean_square: float
-    represented: list[float]
+    """Of u, over all angles."""
     energy: float
-    simulated: list[float]
-    standard_error: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Representation:
-    """All lines, over ``angles`` between q and k (and x and y), in degrees; simulated at ``simulated_angles``."""
-
-    angles: list[float]
-    simulated_angles: list[float]
-    lines: list[Line]
+    """Share of the sign's energy up to that degree."""
 
 
 PRESETS = {
@@ -96,70 +93,63 @@ def _average_of_heads(dim: int, degree: int, angles: np.ndarray, samples: int) -
     return (total / samples).tolist()
 
 
-class _RepresentationFigure(ComputedFigure[Settings, Representation]):
+class _Representation(ComputedFigure[Settings, RepresentationMark]):
     """u above what it represents, one column per dimension."""
 
     name = "representation"
-    columns = ("dim", "degree L", "share of the sign's energy", "u at angle 0", "root mean square of u")
+    columns = ("dim", "degree", "energy", "weight", "root_mean_square")
     presets = PRESETS
 
-    def compute(self, settings: Settings, say: Say) -> Representation:
-        angles = np.linspace(0, 180, settings.angles)
-        points = np.array([0.0, 30.0, 60.0, 80.0, 100.0, 120.0, 150.0, 180.0])
+    def parts(self, settings: Settings) -> Iterator[tuple[int, int]]:
+        return ((dim, degree) for dim in settings.dims for degree in settings.degrees)
+
+    def marks(self, settings: Settings, dim: int, degree: int) -> Iterator[RepresentationMark]:
+        angles = sorted({*np.linspace(0, 180, settings.angles).tolist(), *_SIMULATED_ANGLES})
         cosines = np.clip(np.cos(np.radians(angles)), -1, 1)
-        lines = []
-        for dim, degree in ((dim, degree) for dim in settings.dims for degree in settings.degrees):
-            odd = range(1, degree + 1, 2)
-            size = math.sqrt(sum(harmonic_dim(dim, of) / sign_eigenvalue(dim, of) ** 2 for of in odd))
-            noise = size / math.sqrt(settings.samples)
-            if noise <= _QUIET:
-                say(f"dim {dim}, degree {degree}: {settings.samples} heads")
-            lines.append(
-                Line(
-                    dim=dim,
-                    degree=degree,
-                    weight=feature_weight(dim, cosines, degree).tolist(),
-                    root_mean_square=size,
-                    represented=truncated_sign(dim, degree, cosines).tolist(),
-                    energy=sum(sign_energy(dim, of) for of in odd),
-                    simulated=_average_of_heads(dim, degree, points, settings.samples) if noise <= _QUIET else [],
-                    standard_error=noise,
-                )
+        odd = range(1, degree + 1, 2)
+        size = math.sqrt(sum(harmonic_dim(dim, of) / sign_eigenvalue(dim, of) ** 2 for of in odd))
+        noise, simulated = size / math.sqrt(settings.samples), {}
+        if noise <= _QUIET:
+            found = _average_of_heads(dim, degree, np.array(_SIMULATED_ANGLES), settings.samples)
+            simulated = dict(zip(_SIMULATED_ANGLES, found, strict=True))
+        weights, represented = feature_weight(dim, cosines, degree), truncated_sign(dim, degree, cosines)
+        for angle, weight, value in zip(angles, weights.tolist(), represented.tolist(), strict=True):
+            yield RepresentationMark(
+                dim=dim,
+                degree=degree,
+                angle=angle,
+                weight=weight,
+                represented=value,
+                simulated=simulated.get(angle),
+                noise=noise,
+                root_mean_square=size,
+                energy=sum(sign_energy(dim, of) for of in odd),
             )
-        return Representation(angles=angles.tolist(), simulated_angles=points.tolist(), lines=lines)
 
-    def draw(self, data: Representation) -> Figure:
-        dims = sorted({line.dim for line in data.lines})
-        highest = max(abs(value) for line in data.lines for value in line.weight)
-        powers = range(1, math.ceil(math.log10(highest)) + 1, 2)
-        figure = new_figure(3.4 * len(dims), 6.0)
-        grid = figure.subplots(2, len(dims), sharex=True, sharey="row", squeeze=False)
-        for dim, above, below in zip(dims, *grid, strict=True):
-            lines = [line for line in data.lines if line.dim == dim]
-            for line, colour in zip(lines, ramp(len(lines)), strict=True):
-                above.plot(data.angles, line.weight, color=colour, label=f"$L = {line.degree}$", linewidth=1.3)
-                below.plot(data.angles, line.represented, color=colour, linewidth=1.3)
-                if line.simulated:
-                    below.plot(data.simulated_angles, line.simulated, "o", color=colour, zorder=3)
-            below.plot([0, 90, 90, 180], [1, 1, -1, -1], color=GUIDE, linewidth=0.9, linestyle="--", label="sign")
-            below.plot([], [], "o", color=GUIDE, label="average over heads")
-            above.set_yscale("symlog", linthresh=10)
-            above.set_yticks([sign * 10.0**power for sign in (-1, 1) for power in powers] + [0])
-            above.set_title(f"$d = {dim}$")
-            below.set(xlabel="angle in degrees", xticks=range(0, 181, 45), ylim=(-2.6, 2.6))
-        grid[0][0].set_ylabel(r"weight $u(\langle q, k\rangle)$")
-        grid[1][0].set_ylabel(r"represented function of $\langle x, y\rangle$")
-        grid[0][0].legend(loc="upper right", ncols=2)
-        grid[1][0].legend(loc="upper right")
-        figure.suptitle(
-            "Rank-1 heads weighted by $u$ represent the sign up to degree $L$. No limit exists.", fontsize=11
-        )
-        return figure
+    def tabled(self, marks: Sequence[RepresentationMark]) -> list[RepresentationMark]:
+        return [mark for mark in marks if mark.angle == 0]
 
-    def table(self, data: Representation) -> list[tuple[str | int | float | None, ...]]:
-        return [(line.dim, line.degree, line.energy, line.weight[0], line.root_mean_square) for line in data.lines]
+    def picture(self, settings: Settings, marks: Sequence[RepresentationMark]) -> Picture:
+        powers = range(1, math.ceil(math.log10(max(abs(mark.weight) for mark in marks))) + 1, 2)
+        ticks = {sign * 10.0**power: f"${'-' * (sign < 0)}10^{{{power}}}$" for sign in (-1, 1) for power in powers}
+        x = Axis(label="angle in degrees", ticks=range(0, 181, 45))
+        u = Axis(label=r"weight $u(\langle q, k\rangle)$", scale="symlog", ticks={**ticks, 0: "0"})
+        f = Axis(label=r"represented function of $\langle x, y\rangle$", low=-2.6, high=2.6)
+        above, below = [], []
+        for dim, own in lines_of(marks, "dim").items():
+            degrees, weights, functions = lines_of(own, "degree"), [], []
+            for (degree, line), colour in zip(degrees.items(), ramp(len(degrees)), strict=True):
+                weights.append(curve(f"$L = {degree}$", line, x="angle", y="weight", **smooth(colour)))
+                functions.append(curve("", line, x="angle", y="represented", **smooth(colour)))
+                functions.append(curve("", line, x="angle", y="simulated", **dots(colour)))
+            sign = Series(label="sign", x=[0, 90, 90, 180], y=[1, 1, -1, -1], style=smooth(GUIDE, "--", 0.9))
+            functions += [sign, legend_entry("average over heads", **dots(GUIDE))]
+            above.append(Panel(title=f"$d = {dim}$", x=x, y=u, series=weights))
+            below.append(Panel(x=x, y=f, series=functions))
+        title = "Rank-1 heads weighted by $u$ represent the sign up to degree $L$. No limit exists."
+        return Picture(title=title, panels=[above, below], share_y="row", legend="right", size=(3.0, 3.0))
 
-    def reading(self, data: Representation) -> list[str]:
+    def reading(self, settings: Settings, marks: Sequence[RepresentationMark]) -> list[str]:
         return [
             "The average over all (q, k) weighted by u is the target up to degree L.",
             "H random heads miss it by the square of the last column over H.",
@@ -167,4 +157,4 @@ class _RepresentationFigure(ComputedFigure[Settings, Representation]):
         ]
 
 
-FIGURE = _RepresentationFigure()
+FIGURE = _Representation()

@@ -11,21 +11,19 @@ accuracy .9 / .95 / .99 takes 153 / 641 / 16,287 heads in dimension 8 and 1,461 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
 
 import torch
 
+from rankwise.estimate import Estimate
 from rankwise.nn.constructions import majority_vote
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.presented import Say
-from rankwise.report.figures import COLOURS, GUIDE, MARKERS, new_figure
+from rankwise.recipes.marks import Mark, curve, lines_of
+from rankwise.report.figures import COLOURS, GUIDE, MARKERS
+from rankwise.report.panels import Axis, Panel, Picture, Series, dots, smooth
 from rankwise.tasks import NearestNeighbor
 from rankwise.theory.depth import majority_accuracy, majority_heads_required
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _TARGETS = (0.9, 0.95, 0.99)
 
@@ -42,24 +40,16 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """One dimension: quadrature at ``heads``, simulation at ``simulated_heads``."""
+class VoteMark(Mark):
+    """How often so many heads are right and wrong: by quadrature, and the ``network`` that was simulated, if it was."""
 
     dim: int
-    heads: list[int]
-    accuracy: list[float]
-    simulated_heads: list[int]
-    simulated: list[float]
-    standard_error: list[float]
-    required: list[int]
-    """Heads needed for an accuracy of .9, .95 and .99."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Vote:
-    """All lines of the figure."""
-
-    lines: list[Line]
+    heads: int
+    accuracy: float
+    wrong: float
+    network: float | None = None
+    network_wrong: float | None = None
+    network_se: float = 0.0
 
 
 PRESETS = {
@@ -70,11 +60,8 @@ PRESETS = {
 }
 
 
-def _simulated(dim: int, heads: int, settings: Settings) -> tuple[float, float]:
-    """Accuracy of the network and its standard error.
-
-    The squared error is 2 when the network picks the wrong one of two orthogonal points.
-    """
+def simulated_accuracy(dim: int, heads: int, settings: Settings) -> Estimate:
+    """Accuracy of the network; its squared error is 2 when it picks the wrong one of two orthogonal points."""
     generator = torch.Generator().manual_seed(heads + 7919 * dim)
     task = NearestNeighbor(dim, 2, distribution="orthogonal")
     right = []
@@ -84,77 +71,80 @@ def _simulated(dim: int, heads: int, settings: Settings) -> tuple[float, float]:
         with torch.no_grad():
             error = task.error(network(batch.queries, batch.points), batch)
         right.append((error < 1).double().mean().item())
-    return fmean(right), stdev(right) / math.sqrt(len(right))
+    return Estimate.over(right)
 
 
-class _VoteFigure(ComputedFigure[Settings, Vote]):
+class _Vote(ComputedFigure[Settings, VoteMark]):
     """Accuracy against heads, and the wrong answers in logarithms beside their law."""
 
     name = "vote"
-    columns = ("dim", "one head", *(f"heads for {target:g}" for target in _TARGETS))
+    columns = ("dim", "heads", "accuracy", "network", "network_se")
     presets = PRESETS
 
-    def compute(self, settings: Settings, say: Say) -> Vote:
+    def parts(self, settings: Settings) -> Iterator[tuple[int, int]]:
         octaves = int(2 * math.log2(settings.most_heads))
-        heads = sorted({2 * (round(2 ** (step / 2)) // 2) + 1 for step in range(octaves + 1)})
-        lines = []
+        fine = {2 * (round(2 ** (step / 2)) // 2) + 1 for step in range(octaves + 1)}
         for dim in settings.dims:
-            say(f"dim {dim}: {settings.draws} draws of up to {max(settings.simulated_heads)} heads")
-            measured = [_simulated(dim, count, settings) for count in settings.simulated_heads]
-            lines.append(
-                Line(
-                    dim=dim,
-                    heads=heads,
-                    accuracy=[majority_accuracy(dim, count) for count in heads],
-                    simulated_heads=list(settings.simulated_heads),
-                    simulated=[mean for mean, _ in measured],
-                    standard_error=[error for _, error in measured],
-                    required=[majority_heads_required(dim, target) for target in _TARGETS],
-                )
-            )
-        return Vote(lines=lines)
+            yield from ((dim, heads) for heads in sorted(fine | set(settings.simulated_heads)))
 
-    def draw(self, data: Vote) -> Figure:
-        figure = new_figure(8.6, 3.7)
-        left, right = figure.subplots(1, 2)
-        for line, colour, marker in zip(data.lines, COLOURS, MARKERS, strict=False):
-            points: dict[str, Any] = {"color": colour, "marker": marker, "linestyle": "none"}
-            bars = [2 * error for error in line.standard_error]
-            left.plot(line.heads, line.accuracy, color=colour, label=f"$d = {line.dim}$")
-            left.errorbar(line.simulated_heads, line.simulated, yerr=bars, capsize=2, **points)
-            right.plot(line.heads, [1 - value for value in line.accuracy], color=colour, label=f"$d = {line.dim}$")
-            right.plot(line.simulated_heads, [1 - value for value in line.simulated], **points)
-            far = [count for count in line.heads if count >= 4 * line.dim]
-            law = [0.5 * math.sqrt(line.dim / count) for count in far]
-            right.plot(far, law, color=GUIDE, linestyle=":", linewidth=1.1)
-        right.plot([], [], color=GUIDE, linestyle=":", linewidth=1.1, label=r"$\frac{1}{2}\sqrt{d/H}$")
-        for target in _TARGETS:
-            left.axhline(target, color=GUIDE, linewidth=0.7, linestyle="--")
-            above: dict[str, Any] = {"xytext": (0, 2), "textcoords": "offset points", "fontsize": 7, "color": GUIDE}
-            left.annotate(f"{target:g}", (1.1, target), **above)
-        left.set(xscale="log", ylim=(0.48, 1.01), xlabel="heads $H$", ylabel="probability to pick the nearer point")
-        right.set(xscale="log", yscale="log", xlabel="heads $H$", ylabel="probability to pick the other point")
-        left.set_title("accuracy: quadrature (lines), network (points)")
-        right.set_title("wrong answers and their law")
-        left.legend(loc="lower right")
-        right.legend(loc="lower left")
-        figure.suptitle("Majority vote of random rank-1 heads, two layers, two orthogonal points", fontsize=11)
-        return figure
+    def marks(self, settings: Settings, dim: int, heads: int) -> Iterator[VoteMark]:
+        accuracy = majority_accuracy(dim, heads)
+        known = VoteMark(dim=dim, heads=heads, accuracy=accuracy, wrong=1 - accuracy)
+        if heads not in settings.simulated_heads:
+            yield known
+            return
+        found = simulated_accuracy(dim, heads, settings)
+        measured = {"network": found.mean, "network_wrong": 1 - found.mean, "network_se": found.standard_error}
+        yield VoteMark(dim=dim, heads=heads, accuracy=accuracy, wrong=1 - accuracy, **measured)
 
-    def table(self, data: Vote) -> list[tuple[str | int | float | None, ...]]:
-        return [(line.dim, majority_accuracy(line.dim, 1), *line.required) for line in data.lines]
+    def tabled(self, marks: Sequence[VoteMark]) -> list[VoteMark]:
+        return [mark for mark in marks if mark.network is not None]
 
-    def reading(self, data: Vote) -> list[str]:
-        worst = max(
-            abs(measured - majority_accuracy(line.dim, heads)) / error
-            for line in data.lines
-            for heads, measured, error in zip(line.simulated_heads, line.simulated, line.standard_error, strict=True)
-        )
-        return [
+    def picture(self, settings: Settings, marks: Sequence[VoteMark]) -> Picture:
+        left, right = [], []
+        for (dim, line), colour, marker in zip(lines_of(marks, "dim").items(), COLOURS, MARKERS, strict=False):
+            far = [mark.heads for mark in line if mark.heads >= 4 * dim]
+            law = [0.5 * math.sqrt(dim / heads) for heads in far]
+            left += [curve(f"$d = {dim}$", line, x="heads", y="accuracy", **smooth(colour))]
+            left += [curve("", line, x="heads", y="network", **dots(colour, marker))]
+            right += [curve(f"$d = {dim}$", line, x="heads", y="wrong", **smooth(colour))]
+            right += [curve("", line, x="heads", y="network_wrong", **dots(colour, marker))]
+            label = r"$\frac{1}{2}\sqrt{d/H}$" if dim == max(settings.dims) else ""
+            right.append(Series(label=label, x=far, y=law, style=smooth(GUIDE, ":", 1.1)))
+        heads = Axis(label="heads $H$", scale="log")
+        panels = [
+            Panel(
+                title="accuracy: quadrature (lines), network (points)",
+                x=heads,
+                y=Axis(label="probability to pick the nearer point", low=0.48, high=1.01),
+                series=left,
+                levels={f"{target:g}": target for target in (_TARGETS[0], _TARGETS[-1])},
+                level_side="left",
+                legend="lower right",
+            ),
+            Panel(
+                title="wrong answers and their law",
+                x=heads,
+                y=Axis(label="probability to pick the other point", scale="log"),
+                series=right,
+                legend="lower left",
+            ),
+        ]
+        title = "Majority vote of random rank-1 heads, two layers, two orthogonal points"
+        return Picture(title=title, panels=[panels], share_y=False, size=(4.3, 3.7))
+
+    def reading(self, settings: Settings, marks: Sequence[VoteMark]) -> list[str]:
+        worst = max(abs(m.network - m.accuracy) / m.network_se for m in marks if m.network is not None)
+        lines = [
             "Two rank-1 layers do what one cannot, at the price of many heads.",
             "A share e of wrong answers takes about d / (4 e^2) heads.",
             f"Network and quadrature differ by at most {worst:.1f} standard errors here.",
         ]
+        named = ", ".join(f"{target:g}" for target in _TARGETS)
+        for dim in settings.dims:
+            needed = ", ".join(f"{majority_heads_required(dim, target):,}" for target in _TARGETS)
+            lines.append(f"Heads for an accuracy of {named} in dimension {dim}: {needed}.")
+        return lines
 
 
-FIGURE = _VoteFigure()
+FIGURE = _Vote()

@@ -12,22 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
 from rankwise.recipes.cells import counted
-from rankwise.recipes.curves import curve
-from rankwise.recipes.rows import Point, lines_of
+from rankwise.recipes.marks import curve, lines_of
+from rankwise.recipes.rows import Point
 from rankwise.recipes.tokens import images, language
 from rankwise.recipes.tokens.families import drawn_levels, task_of
 from rankwise.recipes.tokens.runs import TokenFigure, split_data, verdict
 from rankwise.recipes.trained_figure import Settings
-from rankwise.report.figures import COLOURS, new_figure
-from rankwise.report.panels import draw_levels, draw_series
+from rankwise.report.panels import Axis, Panel, Picture
 from rankwise.spec import RunSpec
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,10 +55,10 @@ class _Depth(TokenFigure[Sizes]):
             for layers in settings.layers:
                 yield from replace(base, layers=layers, sizes=(*settings.ranks, base.dim)).runs(own)
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
         """Whether the deepest model of each low rank reaches the shallowest of full rank, and what it costs."""
         lines = []
-        for task, own in lines_of(points, "task").items():
+        for task, own in lines_of(marks, "task").items():
             full = min((point for point in own if _is_full(point)), key=_layers, default=None)
             for rank, line in lines_of(own, "rank").items():
                 low = max(line, key=_layers)
@@ -77,13 +71,11 @@ class _Depth(TokenFigure[Sizes]):
                     )
         return lines
 
-    def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
+    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
         """One panel per task."""
-        tasks = lines_of(points, "task").values()
-        figure = new_figure(5.4 * len(tasks), 4.0)
-        for axes, own in zip(figure.subplots(1, len(tasks), squeeze=False)[0], tasks, strict=True):
-            _draw(axes, own)
-        return figure
+        panels = [_panel(own) for own in lines_of(marks, "task").values()]
+        title = "Performance against operations: depth beside rank"
+        return Picture(title=title, panels=[panels], share_y=False, size=(5.4, 4.0))
 
 
 def _is_full(point: Point) -> bool:
@@ -99,28 +91,26 @@ def _reached(point: Point) -> str:
     return f"with {counted(_layers(point), 'layer')} reaches {shown} {task_of([point]).performance}"
 
 
-def _draw(axes: Axes, points: Sequence[Point]) -> None:
-    from matplotlib.ticker import EngFormatter, LogLocator
-
-    series = []
-    for colour, (rank, line) in zip(COLOURS, lines_of(points, "rank").items(), strict=False):
-        full = _is_full(line[0])
-        one = curve(f"rank {rank}{' (full)' * full}", line, x="forward_flops", y="performance", color=colour)
-        series.append(one)
-        for point, x, y in zip(line, one.x, one.y, strict=True):
-            # the numbers of full rank are below: it is beside lower ranks of more layers
-            place: dict[str, Any] = {"xytext": (4, -10 if full else 4), "textcoords": "offset points"}
-            axes.annotate(str(_layers(point)), (x, y), **place, fontsize=7, color=colour)
-    draw_series(axes, series)
-    draw_levels(axes, drawn_levels(points))
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter(EngFormatter())
-    axes.minorticks_off()
-    axes.set_xlabel("operations of a forward pass, one sequence (numbers: layers)")
-    axes.set_ylabel(task_of(points).performance)
-    axes.set_title(f"{points[0].get('task')}: {counted(points[0].row.heads, 'head')}, d = {points[0].row.dim}")
-    axes.legend(fontsize=7)
+def _panel(points: Sequence[Point]) -> Panel:
+    series = [
+        curve(f"rank {rank}{' (full)' * _is_full(line[0])}", line, x="forward_flops", y="performance", notes="layers")
+        for rank, line in lines_of(points, "rank").items()
+    ]
+    row, most = points[0].row, max(float(point.get("forward_flops")) for point in points)
+    ticks = {step * 10.0**power: f"{step}e{power}" for power in range(3, 12) for step in (1, 2, 5)}
+    least = min(float(point.get("forward_flops")) for point in points)
+    return Panel(
+        title=f"{points[0].get('task')}: {counted(row.heads, 'head')}, d = {row.dim}",
+        x=Axis(
+            label="operations of a forward pass, one sequence (numbers: layers)",
+            scale="log",
+            ticks={at: name for at, name in ticks.items() if least / 2 <= at <= 2 * most},
+        ),
+        y=Axis(label=task_of(points).performance),
+        series=series,
+        levels=drawn_levels(points),
+        legend="best",
+    )
 
 
 FIGURE = _Depth()

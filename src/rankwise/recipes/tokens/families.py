@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rankwise.measure.knee import Knee, find_knee
 from rankwise.recipes.cells import counted
-from rankwise.recipes.curves import curve
-from rankwise.recipes.rows import Point, Value, lines_of
+from rankwise.recipes.marks import Value, curve, lines_of, ticked
+from rankwise.recipes.rows import Point
 from rankwise.recipes.tokens.runs import TIMES, Budget, TokenFigure, token_run
 from rankwise.recipes.trained_figure import S, Settings
-from rankwise.report.figures import COLOURS, GUIDE, new_figure, ramp
-from rankwise.report.panels import Series, draw_levels, draw_series
+from rankwise.report.figures import COLOURS, ramp
+from rankwise.report.panels import Axis, Panel, Picture, Series
 from rankwise.spec import RunSpec, TaskSpec
 from rankwise.theory.occupancy import hardmax_rank_mean
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _LEVELS = ("unigram", "bigram", "logistic")
 _DRAWN = ("bigram", "logistic")  # single bytes lie so far off that they would flatten the curve
@@ -60,10 +56,10 @@ class FamiliesFigure(TokenFigure[S]):
         name = f"{run.task.name}, {kind}: {shape}, n = {run.task.tokens}"
         return {**super().columns(run), "family": name, "size": latent or model.rank}
 
-    def reading(self, settings: S, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: S, marks: Sequence[Point]) -> list[str]:
         """For every family: where performance and rank stop growing, and what is reached without attention."""
         lines = []
-        for name, line in lines_of(points, "family").items():
+        for name, line in lines_of(marks, "family").items():
             lines.append(" ".join([f"{name}.", *_knees(line), *_reached(line)]))
         return lines
 
@@ -77,20 +73,45 @@ class FamilyFigure(FamiliesFigure[Family]):
         """Every head dimension."""
         return settings.runs(data)
 
-    def draw(self, settings: Family, points: Sequence[Point]) -> Figure:
+    def picture(self, settings: Family, marks: Sequence[Point]) -> Picture:
         """Three panels: performance, ranks before and after training, and hardmax rank through training."""
-        figure = new_figure(13.5, 4.0)
-        performance, ranks, during = figure.subplots(1, 3)
-        unit = task_of(points).performance
-        draw_series(performance, [curve(unit, points, x="size", y="performance")])
-        draw_levels(performance, drawn_levels(points))
-        performance.set_ylabel(unit)
-        _draw_ranks(ranks, points)
-        for axes in (performance, ranks):
-            size_axes(axes, points, size_name(points))
-        _draw_during(during, points)
-        figure.suptitle(str(points[0].get("family")), fontsize=11)
-        return figure
+        unit, size = task_of(marks).performance, ticked(marks, "size", size_name(marks))
+        performance = Panel(
+            title="performance",
+            x=size,
+            y=Axis(label=unit),
+            series=[curve(unit, marks, x="size", y="performance")],
+            levels=drawn_levels(marks),
+        )
+        ranks = []
+        for colour, (name, label) in zip(COLOURS, _SHOWN.items(), strict=False):
+            before: dict[str, Any] = {"color": colour, "linestyle": ":", "fillstyle": "none"}
+            ranks.append(curve(f"{label}, trained", marks, x="size", y=f"{name}_end", color=colour))
+            ranks.append(curve(f"{label}, before training", marks, x="size", y=f"{name}_start", **before))
+        shares, random = [index / (len(TIMES) - 1) for index in range(len(TIMES))], random_rank(marks)
+        during = [
+            Series(
+                label=str(point.get("size")),
+                x=shares,
+                y=[point.mean(f"hardmax_{time}") for time in TIMES],
+                style={"color": colour, "marker": "."},
+            )
+            for colour, point in zip(ramp(len(marks)), marks, strict=True)
+        ]
+        y = Axis(label="attention rank / n, mean over heads", low=0, high=1.02)
+        after = Panel(title="attention rank", x=size, y=y, series=ranks, guides=random, legend="best")
+        through = Panel(
+            title="hardmax rank during training",
+            x=Axis(label="share of the training"),
+            y=y,
+            series=during,
+            guides=random,
+            legend="best",
+            legend_title=size_name(marks),
+            legend_columns=2,
+        )
+        title = str(marks[0].get("family"))
+        return Picture(title=title, panels=[[performance, after, through]], share_y=False, size=(4.5, 4.0))
 
 
 def task_of(points: Sequence[Point]) -> type[TaskSpec]:
@@ -104,11 +125,10 @@ def size_name(points: Sequence[Point]) -> str:
     return "kv_lora_rank" if points[0].get("attention") == "latent" else "head dim"
 
 
-def draw_random(axes: Axes, points: Sequence[Point], label: str = "random hardmax heads") -> None:
-    """The mean hardmax rank over n of heads with independent random scores under this task's mask."""
+def random_rank(points: Sequence[Point]) -> dict[str, float]:
+    """The mean hardmax rank over n of heads with independent random scores under this task's mask, as a guide."""
     tokens, mask = points[0].row.points, str(points[0].get("mask"))
-    height = hardmax_rank_mean(tokens, mask) / tokens
-    axes.axhline(height, color=GUIDE, linewidth=0.8, linestyle="--", label=label)
+    return {"random hardmax heads": hardmax_rank_mean(tokens, mask) / tokens}
 
 
 def knee_of(points: Sequence[Point], column: str) -> Knee:
@@ -141,40 +161,3 @@ def _reached(points: Sequence[Point]) -> list[str]:
     told = [f"The best run has {best:.3f} {task_of(points).performance}, the worst {worst:.3f}."]
     levels = ", ".join(f"{name} {value:.3f}" for name, value in drawn_levels(points, _LEVELS).items())
     return [*told, f"Without attention: {levels}."] if levels else told
-
-
-def _draw_ranks(axes: Axes, points: Sequence[Point]) -> None:
-    series = []
-    for colour, (name, label) in zip(COLOURS, _SHOWN.items(), strict=False):
-        before: dict[str, Any] = {"color": colour, "linestyle": ":", "fillstyle": "none"}
-        series.append(curve(f"{label}, trained", points, x="size", y=f"{name}_end", color=colour))
-        series.append(curve(f"{label}, before training", points, x="size", y=f"{name}_start", **before))
-    draw_series(axes, series)
-    draw_random(axes, points)
-    axes.set_ylabel("attention rank / n, mean over heads")
-    axes.set_ylim(0, 1.02)
-    axes.legend(fontsize=6.5)
-
-
-def _draw_during(axes: Axes, points: Sequence[Point]) -> None:
-    series = []
-    for colour, point in zip(ramp(len(points)), points, strict=True):
-        shares = [index / (len(TIMES) - 1) for index in range(len(TIMES))]
-        ranks = [point.mean(f"hardmax_{time}") for time in TIMES]
-        style = {"color": colour, "marker": "."}
-        series.append(Series(label=str(point.get("size")), x=shares, y=ranks, style=style))
-    draw_series(axes, series)
-    draw_random(axes, points, "random")
-    axes.set_xlabel("share of the training")
-    axes.set_ylabel("hardmax rank / n, mean over heads")
-    axes.set_ylim(0, 1.02)
-    axes.legend(title=size_name(points), fontsize=6.5, title_fontsize=7, ncols=2)
-
-
-def size_axes(axes: Axes, points: Sequence[Point], name: str) -> None:
-    """A logarithmic axis with a tick at every size."""
-    sizes = sorted({int(point.get("size")) for point in points})
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(sizes, [str(size) for size in sizes])
-    axes.minorticks_off()
-    axes.set_xlabel(name)

@@ -14,25 +14,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import torch
 
 from rankwise.recipes.cells import counted
-from rankwise.recipes.rows import Point, Value, select
+from rankwise.recipes.marks import Value, select
+from rankwise.recipes.rows import Point
 from rankwise.recipes.tokens.families import Family
 from rankwise.recipes.tokens.runs import Budget, token_run, verdict
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.figures import GUIDE, new_figure
-from rankwise.report.panels import Series, draw_series
+from rankwise.report.figures import GUIDE
+from rankwise.report.panels import Axis, Panel, Picture, Series, smooth
 from rankwise.spec import Curriculum, InContextSpec, RunSpec
 from rankwise.sweep.trained import TrainedRun
 from rankwise.tasks.in_context import InContext
 from rankwise.tasks.in_context_baselines import baselines_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _LINES = ("-", "--", ":", "-.", (0, (1, 4)))
 
@@ -126,22 +122,18 @@ class _InContextLearning(TrainedFigure[Sizes]):
         by_examples = trained.result["details"]["by_examples"]
         yield {f"after_{count}": float(error) for count, error in enumerate(by_examples)}
 
-    def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
+    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
         """One row per function."""
-        own = _by_task(settings, points)
-        figure = new_figure(9.5, 3.9 * len(own))
-        rows = figure.subplots(len(own), 2, squeeze=False, sharey="row")
-        for row, (task, learned) in zip(rows, own.items(), strict=True):
-            for axes, (panel, shapes) in zip(row, settings.panels().items(), strict=True):
-                _draw(axes, task, _chosen(learned, shapes), baseline_curves(task, settings.prompts))
-                axes.set_title(f"{task.function}, {task.dim} dimensions: {panel}")
-            row[0].set_ylabel("squared error / variance of f")
-        return figure
+        rows = [
+            [_panel(settings, task, name, _chosen(own, shapes)) for name, shapes in settings.panels().items()]
+            for task, own in _by_task(settings, marks).items()
+        ]
+        return Picture(title="In-context learning: heads traded for rank, and heads added", panels=rows, share_y="row")
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
         """Whether fewer heads help at equal parameters and more heads at equal rank; the best beside baselines."""
         lines = []
-        for task, own in _by_task(settings, points).items():
+        for task, own in _by_task(settings, marks).items():
             for panel, shapes in settings.panels().items():
                 chosen = _chosen(own, shapes)
                 if len(chosen) > 1:
@@ -181,20 +173,22 @@ def _reached(point: Point) -> str:
     return f"{point.error:.3f} ± {point.spread():.3f} with {_shape(point)}"
 
 
-def _draw(axes: Axes, task: InContextSpec, points: Sequence[Point], baselines: Mapping[str, list[float]]) -> None:
+def _panel(settings: Sizes, task: InContextSpec, name: str, points: Sequence[Point]) -> Panel:
     counts = range(task.points)
     after = [f"after_{count}" for count in counts]
-    lines = [
+    series = [
         Series(label=_shape(point), x=counts, y=list(map(point.mean, after)), spread=list(map(point.spread, after)))
         for point in points
     ]
-    draw_series(axes, lines)
-    for style, (name, curve) in zip(_LINES, baselines.items(), strict=False):
-        axes.plot(counts, curve, color=GUIDE, linestyle=style, linewidth=1.0, label=name)
-    axes.set_xlabel("examples in the prompt")
-    axes.set_xticks(counts[:: -(-task.points // 12)])
-    axes.set_ylim(0, 1.4)
-    axes.legend(fontsize=7)
+    for style, (label, line) in zip(_LINES, baseline_curves(task, settings.prompts).items(), strict=False):
+        series.append(Series(label=label, x=counts, y=line, style={**smooth(GUIDE, "-", 1.0), "linestyle": style}))
+    return Panel(
+        title=f"{task.function}, {task.dim} dimensions: {name}",
+        x=Axis(label="examples in the prompt", ticks=counts[:: -(-task.points // 12)]),
+        y=Axis(label="squared error / variance of f", low=0, high=1.4),
+        series=series,
+        legend="best",
+    )
 
 
 FIGURE = _InContextLearning()

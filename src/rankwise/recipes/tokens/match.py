@@ -11,20 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from rankwise.recipes.curves import curve
-from rankwise.recipes.rows import Point, Value, lines_of
-from rankwise.recipes.tokens.families import size_axes
+from rankwise.recipes.marks import Value, curve, lines_of, ticked
+from rankwise.recipes.rows import Point
 from rankwise.recipes.tokens.runs import Budget, token_run
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.figures import new_figure
-from rankwise.report.panels import draw_levels, draw_series
+from rankwise.report.panels import Axis, Panel, Picture
 from rankwise.spec import MatchSpec, RunSpec
 from rankwise.sweep.trained import TrainedRun
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,10 +76,10 @@ class _Match(TrainedFigure[Sizes]):
         details = trained.result["details"]
         yield {"bits": float(details["bits"]), "commoner": min(details["yes"], 1 - details["yes"])}
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
         """The fewest wrong answers for every number of points."""
         lines = []
-        for task, own in lines_of(points, "task").items():
+        for task, own in lines_of(marks, "task").items():
             for count, line in lines_of(own, "points").items():
                 best = min(line, key=lambda point: point.error)
                 found = f"the lowest share of wrong answers is {best.error:.3f} ± {best.spread():.3f}"
@@ -93,21 +87,19 @@ class _Match(TrainedFigure[Sizes]):
                 lines.append(f"{task}, N = {count}: {found}. {trivial}.")
         return lines
 
-    def draw(self, settings: Sizes, points: Sequence[Point]) -> Figure:
+    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
         """One panel per task, one line per number of points."""
-        tasks = lines_of(points, "task")
-        figure = new_figure(4.75 * len(tasks), 3.9)
-        panels = figure.subplots(1, len(tasks), sharey=True, squeeze=False)[0]
-        for axes, (task, own) in zip(panels, tasks.items(), strict=True):
-            lines = lines_of(own, "points").items()
-            draw_series(axes, [curve(f"N = {count}", line, x="size") for count, line in lines])
-            draw_levels(axes, {"coin": 0.5})
-            size_axes(axes, own, "heads x rank")
-            axes.set_ylim(0, 0.55)
-            axes.set_title(str(task))
-            axes.legend(fontsize=7)
-        panels[0].set_ylabel("share of wrong answers")
-        return figure
+        panels = [
+            Panel(
+                title=str(task),
+                x=ticked(own, "size", "heads x rank"),
+                y=Axis(label="share of wrong answers", low=0, high=0.55),
+                series=[curve(f"N = {count}", line, x="size") for count, line in lines_of(own, "points").items()],
+                levels={"coin": 0.5},
+            )
+            for task, own in lines_of(marks, "task").items()
+        ]
+        return Picture(title="Pairs and triples that sum to 0, one layer", panels=[panels], legend="right")
 
 
 FIGURE = _Match()

@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from rankwise.recipes.rows import Point, Value
+from rankwise.recipes.marks import Value
+from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import S, TrainedFigure
 from rankwise.spec import ModelSpec, OptimSpec, RunSpec, TaskSpec
 from rankwise.sweep.run_time import forward_flops

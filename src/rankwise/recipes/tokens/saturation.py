@@ -15,21 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rankwise.recipes.curves import curve
-from rankwise.recipes.rows import Point, lines_of
+from rankwise.recipes.marks import curve, lines_of, ticked
+from rankwise.recipes.rows import Point
 from rankwise.recipes.tokens import images, in_context, language
-from rankwise.recipes.tokens.families import FamiliesFigure, Family, draw_random, knee_of, size_axes, size_name, task_of
+from rankwise.recipes.tokens.families import FamiliesFigure, Family, knee_of, random_rank, size_name
 from rankwise.recipes.tokens.runs import split_data
 from rankwise.recipes.trained_figure import Settings
-from rankwise.report.figures import COLOURS, new_figure
-from rankwise.report.panels import draw_series, share_legend
+from rankwise.report.figures import COLOURS
+from rankwise.report.panels import Axis, Panel, Picture, Series, dots
 from rankwise.spec import RunSpec
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _RANK, _PERFORMANCE, _EFFECTIVE = COLOURS[:3]
 _COLUMNS = 3
@@ -117,58 +113,45 @@ class _Saturation(FamiliesFigure[Families]):
             for family in families:
                 yield from family.runs(own)
 
-    def reading(self, settings: Families, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Families, marks: Sequence[Point]) -> list[str]:
         """Every family, and in how many of them the knees agree."""
-        families = [line for line in lines_of(points, "family").values() if len(line) > 1]
+        families = [line for line in lines_of(marks, "family").values() if len(line) > 1]
         agree = [knee_of(line, "performance").agrees_with(knee_of(line, "hardmax_end")) for line in families]
         both = "The knees of performance and of the trained hardmax rank"
         total = f"{both} agree in {sum(agree)} of {len(agree)} families."
-        return [*super().reading(settings, points), *([total] if agree else [])]
+        return [*super().reading(settings, marks), *([total] if agree else [])]
 
-    def draw(self, settings: Families, points: Sequence[Point]) -> Figure:
+    def picture(self, settings: Families, marks: Sequence[Point]) -> Picture:
         """One panel per family."""
-        families = lines_of(points, "family")
-        across = min(_COLUMNS, len(families)) if len(families) != 4 else 2
-        down = -(-len(families) // across)
-        figure = new_figure(5.2 * across, 3.9 * down)
-        panels = list(figure.subplots(down, across, squeeze=False).flat)
-        for axes, (name, line) in zip(panels, families.items(), strict=False):
-            _draw(axes, line)
-            axes.set_title(str(name).replace(": ", "\n"), fontsize=8.5)
-        for axes in panels[len(families) :]:
-            axes.set_axis_off()
-        figure.suptitle("Attention rank and performance against the size of the heads", fontsize=11)
-        share_legend(figure, panels, columns_below=3)
-        return figure
+        panels: list[Panel | None] = [_panel(str(name), line) for name, line in lines_of(marks, "family").items()]
+        panels += [None] * (-len(panels) % _COLUMNS)
+        rows = [panels[start : start + _COLUMNS] for start in range(0, len(panels), _COLUMNS)]
+        title = "Attention rank against the size of the heads"
+        return Picture(title=title, panels=rows, legend="below", size=(5.2, 3.9))
 
 
-def _draw(axes: Axes, points: Sequence[Point]) -> None:
+def _panel(name: str, points: Sequence[Point]) -> Panel:
     drawn: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("hardmax_end", "hardmax rank / n, trained", {"color": _RANK}),
         ("hardmax_start", "before training", {"color": _RANK, "marker": "o", "linestyle": ":", "fillstyle": "none"}),
         ("effective_end", "effective rank / n, trained", {"color": _EFFECTIVE, "linewidth": 1.0}),
     )
-    draw_series(axes, [curve(label, points, x="size", y=column, **style) for column, label, style in drawn])
-    draw_random(axes, points)
-    axes.set_ylim(-0.14, 1.02)  # the knees are below 0
-    axes.set_ylabel("attention rank / n", color=_RANK)
-    other, unit = axes.twinx(), task_of(points).performance
-    draw_series(other, [curve(unit, points, x="size", y="performance", color=_PERFORMANCE, marker="s")])
-    other.margins(y=0.2)
-    other.set_ylabel(unit, color=_PERFORMANCE)
-    other.spines["right"].set_visible(True)
-    other.grid(visible=False)
-    if task_of(points).lower_is_better:
-        other.invert_yaxis()  # up is better on both axes
+    series = [curve(label, points, x="size", y=column, **style) for column, label, style in drawn]
     for height, colour, column, label in (
-        (-0.09, _RANK, "hardmax_end", "knee of the trained hardmax rank, and its range over seeds"),
-        (-0.04, _PERFORMANCE, "performance", "knee of performance (right axis), and its range over seeds"),
+        (-0.09, _RANK, "hardmax_end", "knee of the trained hardmax rank"),
+        (-0.04, _PERFORMANCE, "performance", "knee of performance"),
     ):
         if len(points) > 1:
-            knee = knee_of(points, column)
-            axes.plot([knee.low, knee.high], [height] * 2, color=colour, linewidth=3, alpha=0.4, solid_capstyle="round")
-            axes.plot([knee.at], [height], color=colour, marker="v", markersize=7, linestyle="", label=label)
-    size_axes(axes, points, size_name(points))
+            series.append(
+                Series(label=label, x=[knee_of(points, column).at], y=[height], style=dots(colour, "v", markersize=7))
+            )
+    return Panel(
+        title=name.replace(": ", "\n"),
+        x=ticked(points, "size", size_name(points)),
+        y=Axis(label="attention rank / n", low=-0.14, high=1.02),
+        series=series,
+        guides=random_rank(points),
+    )
 
 
 FIGURE = _Saturation()
