@@ -102,12 +102,16 @@ READERS = [
     ["report", "--audit", "FILE"],
     ["report", "--need", "FILE"],
     ["report", "--reduce", "FILE"],
+    ["report", "--choose", "FILE"],
     ["need", "FILE"],
     ["audit", "FILE"],
     ["reduce", "FILE", "--rank", "4"],
     ["advise", "--config", "FILE"],
     ["advise", "--audit", "FILE"],
     ["advise", "--need", "FILE"],
+    ["advise", "--reduce", "FILE"],
+    ["advise", "--choose", "FILE"],
+    ["choose", "--cache", "512", "--text", "FILE"],
     ["models", "--config", "FILE"],
     ["reproduce", "anisotropic", "--preset", "smoke", "--vectors", "FILE"],
     ["reproduce", "language", "--preset", "smoke", "--data", "FILE"],
@@ -252,7 +256,7 @@ def test_need_writes_what_advise_and_report_read(tmp_path, capsys):
     keys = np.random.default_rng(0).standard_normal((400, 8)).astype(np.float32)
     np.save(tmp_path / "keys.npy", keys)
     assert main(["need", "keys.npy", "--steps", "0", "-o", "found/need.json"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "need.html"
+    assert capsys.readouterr().out.splitlines()[-1] == "found/need.html"
     document = json.loads((tmp_path / "found" / "need.json").read_text(), parse_constant=pytest.fail)
     assert document["format"].startswith("rankwise-need/")
     assert main(["advise", "--dim", "8", "--heads", "1", "--need", "found/need.json"]) == 0

@@ -38,8 +38,9 @@ def fail_with(error):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["reproduse"], "reproduse"),
-        ([], "doctor"),
+        (["reproduse"], "'reproduse' (did you mean 'reproduce'?)"),
+        (["audti"], "(did you mean 'audit'?)"),
+        (["quite-other"], "there are demo, reproduce"),
         (["models", "--confg", "x"], "--confg"),
         (["models", "extra"], "extra"),
     ],
@@ -49,6 +50,14 @@ def test_a_command_line_that_does_not_read_exits_2_and_names_what_is_wrong(capsy
     captured = capsys.readouterr()
     assert named in captured.err
     assert captured.out == ""
+
+
+def test_without_a_command_the_commands_are_shown(capsys):
+    assert main([]) == 0
+    bare = capsys.readouterr().out
+    assert main(["--help"]) == 0
+    assert bare == capsys.readouterr().out
+    assert "The ranks of every head's QK and OV forms" in " ".join(bare.replace("│", " ").split())
 
 
 def test_a_users_mistake_exits_2_with_one_line_and_no_traceback():

@@ -81,6 +81,7 @@ def test_texts_are_no_longer_than_the_model_by_default(capsys, monkeypatch, tmp_
         (["none.npy", "--length", "256"], "--length: only with --model"),
         (["none.npy", "--texts", "0"], "--texts: only with --model"),
         (["none.npy", "--target", "2"], "target"),
+        (["none.npy", "--figure", "x.gif"], "--figure: expected a file that ends in .png"),
     ],
 )
 def test_mistakes_exit_2_without_a_traceback(capsys, arguments, message):

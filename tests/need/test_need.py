@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
+from rankwise.errors import InvalidInputError
 from rankwise.need.curves import rank_grid, smallest_rank
 from rankwise.need.document import NeedSource, read_need
 from rankwise.need.forms import Form, balanced_form, intrinsic_dimension, moments, pca_form
@@ -112,6 +113,8 @@ def test_few_vectors_leave_fewer_candidates_and_say_so():
     found = measure_need(gaussian(30, 4), settings=QUICK)
     assert found.candidates == 5
     assert any("choose among 5 keys, not 16" in note for note in found.notes)
+    with pytest.raises(InvalidInputError, match="candidates: expected at most 5"):
+        measure_need(gaussian(30, 4), settings=replace(QUICK, candidates=16))
 
 
 def test_dot_takes_lengths_into_account():
@@ -133,6 +136,8 @@ def test_a_need_of_equal_keys_is_read_back(tmp_path):
 def test_equal_keys_count_as_one_answer():
     keys = torch.eye(4).repeat(50, 1)
     found = measure_need(keys, settings=QUICK)
+    assert "196 of 200 keys repeat another one" in found.notes[0]
+    assert measure_need(gaussian(200, 4), settings=QUICK).notes == []
     assert (found.curves["best"][-1].form, found.curves["best"][-1].recall.value) == ("inner product", 1)
 
 

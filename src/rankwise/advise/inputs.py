@@ -10,6 +10,7 @@ from rankwise.advise.audited_layers import audited_shape, counted_layers, differ
 from rankwise.advise.measured_need import MeasuredNeed
 from rankwise.advise.taken_away import TakenAway
 from rankwise.audit.report import LATENT_NOTE, AuditReport
+from rankwise.choose.document import Choice
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.need.document import NeedReport
 from rankwise.shapes import ModelShape, read_config
@@ -19,16 +20,6 @@ from rankwise.theory.occupancy import visible_reach
 
 _DEFAULT_TARGET = 0.1
 _DEFAULT_LENGTH = 1024
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConfirmedShape:
-    """What a search by training found (``rankwise choose``), in words."""
-
-    best: str
-    budget: str
-    loss: str
-    flatness: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +57,7 @@ class Situation:
     """None where the weights were not audited."""
     reduction: TakenAway | None = None
     """A measured cut of this model, None where none was given."""
-    choice: ConfirmedShape | None = None
+    choice: Choice | None = None
     """What small models trained on one's own text found, None where none was given."""
     cached: bool = True
     """Whether keys and values are kept between tokens, as in models that generate; an encoder keeps none."""
@@ -101,7 +92,7 @@ def situation(
     audit: AuditReport | None = None,
     need: NeedReport | None = None,
     reduction: TakenAway | None = None,
-    choice: ConfirmedShape | None = None,
+    choice: Choice | None = None,
     dim: int | None = None,
     heads: int | None = None,
     kv_heads: int | None = None,

@@ -15,6 +15,7 @@ from rankwise.advise.inputs import Situation
 from rankwise.advise.measured_need import MeasuredNeed
 from rankwise.advise.resources import FLASH_LIMIT, STEP, flash_tile, rounded_up
 from rankwise.advise.statement import Statement
+from rankwise.choose.document import NOT_PROVED
 from rankwise.shapes import ModelShape
 from rankwise.theory.bounds import error_lower_bound
 from rankwise.theory.saturation import Saturation
@@ -51,13 +52,15 @@ def _all(of: Situation, need_isotropic: int, plateau: Saturation) -> Iterator[St
 
 
 def _confirmed(of: Situation) -> Statement:
-    choice = of.choice
-    assert choice is not None
+    assert of.choice is not None
+    one = of.choice.searches[0]
+    share = one.best.rank / of.choice.dim
     return Statement(
-        what=f"Start from {choice.best}: the best of the small models trained on your text at {choice.budget}.",
-        reason=f"Held-out loss {choice.loss}; {choice.flatness}",
+        what=f"Start from heads of rank {share:.2g} of the width: the best of the small models trained on "
+        f"{of.choice.text} had {one.best.shape.words} in width {of.choice.dim}.",
+        reason=f"Held-out loss {one.best.loss:.3f} bits per byte at {one.budget.words}. {one.flatness}",
         confidence="measurement",
-        does_not_prove="that the same shape is best in a model of another size: it was measured in small ones.",
+        does_not_prove=NOT_PROVED,
     )
 
 

@@ -21,6 +21,7 @@ def advise(
     audit: Path | None = None,
     need: Path | None = None,
     reduce: Path | None = None,
+    choose: Path | None = None,
     dim: int | None = None,
     heads: int | None = None,
     kv_heads: int | None = None,
@@ -49,6 +50,7 @@ def advise(
         audit: What rankwise audit wrote with -o.
         need: What rankwise need wrote with -o; without it the need is that of isotropic data, the worst case.
         reduce: What rankwise reduce printed with --json; the only source of what this trained model can lose.
+        choose: What rankwise choose wrote with -o: the best shape of small models trained on your text.
         dim: Model dimension.
         heads: Query heads of a layer.
         kv_heads: Heads with keys and values of their own (default: all).
@@ -68,6 +70,7 @@ def advise(
     from rankwise.advise.inputs import situation
     from rankwise.advise.taken_away import taken_away
     from rankwise.audit.report import read_report
+    from rankwise.choose.document import read_choice
     from rankwise.need.document import read_need
     from rankwise.report.documents import read_reduction
 
@@ -76,6 +79,7 @@ def advise(
             config=config, audit=None if audit is None else read_report(audit),
             need=None if need is None else read_need(need),
             reduction=None if reduce is None else taken_away(read_reduction(reduce)),
+            choice=None if choose is None else read_choice(choose),
             dim=dim, heads=heads, kv_heads=kv_heads, rank=rank,
             value_rank=value_rank, layers=layers, length=length, mask=mask, window=window, qk_norm=qk_norm,
             target=target, dtype=dtype,

@@ -10,6 +10,8 @@ from typing import Any
 import tyro
 from tyro.extras import SubcommandApp
 
+from rankwise.errors import InvalidInputError, nearest_name
+
 DESCRIPTION = """How much rank does an attention head need, and how many heads?
 
 rankwise COMMAND --help says more, with an example; rankwise doctor what is installed; rankwise --version which one."""
@@ -19,7 +21,14 @@ def run(arguments: Sequence[str]) -> None:
     """Parse the arguments and call the command they name."""
     if os.environ.get("NO_COLOR"):  # tyro does not look
         tyro._experimental_options["ansi_codes"] = False
-    whole = bool(arguments) and not arguments[0].startswith("-")
+    arguments = arguments or ["--help"]
+    whole = not arguments[0].startswith("-")
+    names = [command.__name__ for command in all_commands()]
+    if whole and arguments[0] not in names:
+        hint = nearest_name(arguments[0], names)
+        raise InvalidInputError(
+            f"expected a command, got {arguments[0]!r:.60}{hint}; there are {', '.join(names)} (rankwise --help)"
+        )
     commands = SubcommandApp()
     for command in all_commands():
         first = inspect.cleandoc(command.__doc__ or "").split("\n\n")[0]
@@ -32,6 +41,7 @@ def all_commands() -> tuple[Callable[..., Any], ...]:
     from rankwise.cli.advise import advise
     from rankwise.cli.audit import audit
     from rankwise.cli.bound import bound
+    from rankwise.cli.choose import choose
     from rankwise.cli.demo import demo
     from rankwise.cli.doctor import doctor
     from rankwise.cli.models import models
@@ -56,6 +66,7 @@ def all_commands() -> tuple[Callable[..., Any], ...]:
         need,
         audit,
         reduce,
+        choose,
         advise,
         models,
         doctor,

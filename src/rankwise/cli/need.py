@@ -35,7 +35,7 @@ def need(
     length: int | None = None,
     texts: int | None = None,
     target: float = 0.1,
-    candidates: int = 16,
+    candidates: int | None = None,
     similarity: Literal["cosine", "dot"] = "cosine",
     heads: int = 1,
     steps: int = 200,
@@ -67,7 +67,8 @@ def need(
         length: With --model: tokens of a text; 256 if not given, fewer where the model has no more positions.
         texts: With --model: number of texts of that length to take; 32 if not given.
         target: The error to reach, between 0 and 1.
-        candidates: Keys a query chooses among, 16 as in the paper; more make the search harder.
+        candidates: Keys a query chooses among; more make the search harder (default: the paper's 16, fewer where the
+            data have no more).
         similarity: What near means: cosine (lengths do not count) or dot.
         heads: Number of heads in the bound for isotropic data that is drawn beside.
         steps: Steps of training a form; 0 keeps to the SVD.
@@ -87,6 +88,8 @@ def need(
         if file is not None:
             require_target(option, file)
     if figure is not None:
+        if figure.suffix.lower() != ".png":
+            raise InvalidInputError(f"--figure: expected a file that ends in .png, got {figure}")
         from rankwise.report.figures import require_drawing
 
         require_drawing()

@@ -10,6 +10,7 @@ from rankwise.errors import InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
     from rankwise.audit.report import AuditReport
+    from rankwise.choose.document import Choice
     from rankwise.need.document import NeedReport
     from rankwise.report.html import PageContent
 
@@ -22,7 +23,9 @@ def store_page(store: Path, path: Path) -> Path:
     return write_page(page_content(store=store), path)
 
 
-def write_page_of(path: Path, *, audit: AuditReport | None = None, need: NeedReport | None = None) -> Path | None:
+def write_page_of(
+    path: Path, *, audit: AuditReport | None = None, need: NeedReport | None = None, choice: Choice | None = None
+) -> Path | None:
     """The page of what a command has just measured; None, with a word on stderr, without the extra."""
     from rankwise.report.html import require_page, write_page
 
@@ -31,7 +34,7 @@ def write_page_of(path: Path, *, audit: AuditReport | None = None, need: NeedRep
     except MissingExtraError as error:
         print(f"rankwise: no page: {error}", file=sys.stderr)
         return None
-    return write_page(page_content(audit=audit, need=need), path)
+    return write_page(page_content(audit=audit, need=need, choice=choice), path)
 
 
 def page_content(
@@ -40,6 +43,7 @@ def page_content(
     audit: AuditReport | None = None,
     need: NeedReport | None = None,
     reduction: dict[str, Any] | None = None,
+    choice: Choice | None = None,
 ) -> PageContent:
     """All that is given; advice is made where there is an audit."""
     from rankwise.report.html import PageContent
@@ -50,18 +54,20 @@ def page_content(
         from rankwise.tasks import levels_of
 
         data = read_store_data(store, levels_of)
-    advice = None if audit is None else _advice(audit, need, reduction)
-    return PageContent(store=data, audit=audit, need=need, reduction=reduction, advice=advice)
+    advice = None if audit is None else _advice(audit, need, reduction, choice)
+    return PageContent(store=data, audit=audit, need=need, reduction=reduction, choice=choice, advice=advice)
 
 
-def _advice(audit: AuditReport, need: NeedReport | None, reduction: dict[str, Any] | None) -> dict[str, Any]:
+def _advice(
+    audit: AuditReport, need: NeedReport | None, reduction: dict[str, Any] | None, choice: Choice | None
+) -> dict[str, Any]:
     from rankwise.advise.advice import advice_document, advise
     from rankwise.advise.inputs import situation
     from rankwise.advise.taken_away import taken_away
 
     cut = None if reduction is None else taken_away(reduction)
     try:
-        return advice_document(advise(situation(audit=audit, need=need, reduction=cut)))
+        return advice_document(advise(situation(audit=audit, need=need, reduction=cut, choice=choice)))
     except InvalidInputError as error:  # layers of several shapes, or vectors of another dimension than the model's
         return {"refused": str(error)}
 

@@ -19,6 +19,7 @@ def report(
     audit: Path | None = None,
     need: Path | None = None,
     reduce: Path | None = None,
+    choose: Path | None = None,
     output: Annotated[Path, tyro.conf.arg(aliases=["-o", "--out"])] = Path("report.html"),
     open: bool = False,
     json: bool = False,
@@ -34,18 +35,20 @@ def report(
         audit: What rankwise audit wrote with -o.
         need: What rankwise need wrote with -o.
         reduce: What rankwise reduce printed with --json, or the reduction.json it wrote.
+        choose: What rankwise choose wrote with -o.
         output: The page to write.
         open: Open the page in the browser.
         json: Print one JSON object (the path, its size, the first numbers) instead of the path.
     """
-    if store is audit is need is reduce is None:
+    if store is audit is need is reduce is choose is None:
         raise InvalidInputError(
-            "expected a store, --audit, --need or --reduce, got none; a store is made by rankwise demo"
+            "expected a store, --audit, --need, --reduce or --choose, got none; a store is made by rankwise demo"
         )
     if output.suffix.lower() not in (".html", ".htm"):
         raise InvalidInputError(f"-o: expected a file that ends in .html, got {output}")
     require_target("-o", output)
     from rankwise.audit.report import read_report
+    from rankwise.choose.document import read_choice
     from rankwise.cli.page import page_content, say_page
     from rankwise.need.document import read_need
     from rankwise.report.documents import read_reduction
@@ -57,6 +60,7 @@ def report(
         audit=None if audit is None else read_report(audit),
         need=None if need is None else read_need(need),
         reduction=None if reduce is None else read_reduction(reduce),
+        choice=None if choose is None else read_choice(choose),
     )
     path = write_page(content, output)
     if json:

@@ -40,20 +40,22 @@ Similarity = Literal["cosine", "dot"]
 SIMILARITIES = ("cosine", "dot")
 LEAST_ROWS = 20
 """Queries and keys are divided 5 : 2 : 3 into training, validation and test; each needs a few."""
+_CANDIDATES = 16
 _OTHER_NUMBERS = (2, 16, 128, 1024)
 _RANDOM_DRAWS = 3
+_REPEATED = 0.01  # of the keys, beyond which it is said
 STAGES = 6
 """How often one measurement reports progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NeedSettings:
-    """What is asked. The number of candidates defaults to the paper's 16 points, comparable with its figures;
-    ``by_candidates`` tells how the need grows beyond. ``questions`` are asked of held-out queries at most, fewer where
-    so many candidates would take long."""
+    """What is asked. The number of candidates defaults to the paper's 16 points, comparable with its figures, or to as
+    many as few vectors allow; ``by_candidates`` tells how the need grows beyond. ``questions`` are asked of held-out
+    queries at most, fewer where so many candidates would take long."""
 
     target: float = 0.1
-    candidates: int = 16
+    candidates: int | None = None
     similarity: Similarity = "cosine"
     heads: int = 1
     steps: int = 200
@@ -63,7 +65,8 @@ class NeedSettings:
     def __post_init__(self) -> None:
         if not 0 < require_number("target", self.target, above=0) < 1:
             raise InvalidInputError(f"target: expected an error between 0 and 1 (a random key), got {self.target}")
-        require_int("candidates", self.candidates, minimum=2)
+        if self.candidates is not None:
+            require_int("candidates", self.candidates, minimum=2)
         require_choice("similarity", self.similarity, SIMILARITIES)
         require_int("heads", self.heads, minimum=1)
         require_int("steps", self.steps, minimum=0)
@@ -120,7 +123,7 @@ def measure_need(
     centred = (scaled - scaled.mean(0)).float()
     generator = torch.Generator().manual_seed(settings.seed)
     training, validation, test = _divided(asking.float(), centred, own, generator)
-    candidates = min(settings.candidates, *(pool.most_candidates for pool in (training, validation, test)))
+    candidates = _candidates(settings.candidates, min(pool.most_candidates for pool in (training, validation, test)))
 
     of = moments(training.queries, training.keys)
     balanced, pca = balanced_form(of), pca_form(of)
@@ -166,7 +169,7 @@ def measure_need(
         curves=points,
         isotropic=isotropic,
         by_candidates=by_candidates,
-        notes=_notes(training, candidates, settings),
+        notes=_notes(training, candidates, centred),
     )
 
 
@@ -253,11 +256,24 @@ def _isotropic_point(dim: int, rank: int, candidates: int, heads: int) -> Isotro
     return IsotropicPoint(rank=rank, error=found.value, standard_error=found.standard_error, bound=bound)
 
 
-def _notes(training: Pool, candidates: int, settings: NeedSettings) -> list[str]:
+def _candidates(wanted: int | None, most: int) -> int:
+    if wanted is not None and wanted > most:
+        raise InvalidInputError(
+            f"candidates: expected at most {most}, the keys of the smallest part that is held out, got {wanted}; give "
+            f"more vectors or fewer candidates"
+        )
+    return wanted or min(_CANDIDATES, most)
+
+
+def _notes(training: Pool, candidates: int, keys: Float[Tensor, "K D"]) -> list[str]:
     notes = []
-    if candidates < settings.candidates:
+    if candidates < _CANDIDATES and training.most_candidates < 5 * _CANDIDATES:
+        notes.append(f"queries choose among {candidates} keys, not {_CANDIDATES}: there are no more to hold out")
+    different = len({row.tobytes() for row in keys.numpy()})
+    if different < (1 - _REPEATED) * len(keys):
         notes.append(
-            f"queries choose among {candidates} keys, not {settings.candidates}: the file has no more to hold out"
+            f"{len(keys) - different:,} of {len(keys):,} keys repeat another one: equal keys are equal answers, so the "
+            f"need is about {different:,} different keys"
         )
     if len(training.keys) < 4 * training.keys.shape[1]:
         notes.append(

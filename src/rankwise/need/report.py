@@ -26,7 +26,7 @@ def need_report(needs: Sequence[Need], source: NeedSource) -> NeedReport:
         source=source,
         settings=NeedAsked(
             target=asked.target,
-            candidates=asked.candidates,
+            candidates=needs[0].candidates,
             similarity=asked.similarity,
             heads=asked.heads,
             steps=asked.steps,

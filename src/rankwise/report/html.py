@@ -18,6 +18,7 @@ from typing import Any
 
 from rankwise import __version__
 from rankwise.audit.report import AuditReport
+from rankwise.choose.document import NOT_PROVED, Choice
 from rankwise.errors import InvalidInputError, MissingExtraError
 from rankwise.need.document import NeedReport
 from rankwise.report.headline import Figure, best, refutations, trade_offs
@@ -26,7 +27,7 @@ from rankwise.report.whole_file import write_whole
 
 _SCRIPTS = (
     *("dom", "scale", "chart", "figure", "table", "closed_forms", "provenance", "curves", "training", "attention"),
-    *("runs", "heatmap", "audit", "need", "explorer", "main"),
+    *("runs", "heatmap", "audit", "need", "choice", "explorer", "main"),
 )
 _FIRST_FIGURES = 4
 
@@ -39,6 +40,7 @@ class PageContent:
     audit: AuditReport | None = None
     need: NeedReport | None = None
     reduction: Mapping[str, Any] | None = None
+    choice: Choice | None = None
     advice: Mapping[str, Any] | None = None
 
 
@@ -68,6 +70,8 @@ def build_page(content: PageContent) -> str:
         blocks["data-need"] = content.need.to_json()
     if content.advice is not None and "model" in content.advice:
         blocks["data-shape"] = content.advice["model"] | content.advice["use"]
+    if content.choice is not None:
+        blocks["data-choice"] = content.choice.to_json()
     if content.reduction is not None:
         blocks["data-reduce"] = content.reduction
     page: str = (
@@ -88,6 +92,8 @@ def build_page(content: PageContent) -> str:
             audit=content.audit,
             need=content.need,
             reduction=content.reduction,
+            choice=content.choice,
+            not_proved=NOT_PROVED,
             advice=content.advice,
             until=_day(store.until) if store is not None else None,
             units=list(dict.fromkeys(setting.task.unit for setting in store.settings)) if store is not None else [],
@@ -137,6 +143,8 @@ def _title(figures: list[Figure], content: PageContent) -> str:
         return f"{claim} with {figures[0].where}" if several else claim
     if content.audit is not None:
         return f"What the heads of {content.audit.model} use"
+    if content.choice is not None:
+        return content.choice.headline()
     if content.need is not None:
         worst, asked = content.need.most_demanding, content.need.settings
         return f"This data needs rank {worst.need} of {worst.dim} for error {asked.target:g}"
@@ -170,6 +178,7 @@ def _parts(content: PageContent) -> list[tuple[str, str]]:
         parts += [("runs", "All runs")]
     parts += [("audit", "Audit")] if content.audit is not None else []
     parts += [("need", "Need")] if content.need is not None else []
+    parts += [("choice", "Choice")] if content.choice is not None else []
     parts += [("reduction", "Reduction")] if content.reduction is not None else []
     return [*parts, ("explorer", "Explorer")]
 

@@ -31,6 +31,7 @@ initAttention(storeData);
 initRuns(storeData);
 initAudit(pageData("data-audit"));
 initNeed(pageData("data-need"));
+initChoice(pageData("data-choice"));
 initReduce(pageData("data-reduce"));
 initExplorer(pageData("data-shape"));
 document.documentElement.dataset.ready = "yes";

@@ -1,0 +1,88 @@
+"""Successive halving over shapes of one budget, within every rank, so that the curve against rank stays complete.
+
+All shapes are trained a little; of every rank the best few are trained longer, from the start, because the schedule of
+a training depends on its length; the best of every rank is trained in full with several seeds. A shape leaves on
+held-out loss of one short training: a good shape that learns slowly may be lost. What the last rung reports is the mean
+over seeds with its standard error; the best of several ranks is a little flattered, because it was chosen by the same
+numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rankwise.choose.document import BudgetSearch, TrainedShape
+from rankwise.choose.presets import Preset, Rung
+from rankwise.choose.shapes import Budget, HeadShape, shapes_within
+from rankwise.estimate import Estimate
+from rankwise.spec import RunSpec, SweepSpec, TextSpec
+from rankwise.sweep.trained import TrainedRun
+
+Train = Callable[[SweepSpec], Sequence[TrainedRun]]
+"""Trains what is missing of a sweep and returns all of its runs."""
+
+
+def search(budget: Budget, preset: Preset, text: TextSpec, train: Train) -> BudgetSearch:
+    """The loss of the best shape of every rank at ``budget``."""
+    shapes = shapes_within(budget, dim=preset.dim, layers=preset.layers)
+    trained: list[TrainedShape] = []
+    for number, rung in enumerate(preset.rungs):
+        if rung.keep is not None:
+            shapes = _best_of_each_rank(trained, rung.keep)
+        sweep = rung_sweep(budget, number, rung_runs(preset, text, rung, shapes))
+        losses = {run.run.id: float(run.result["error"]) for run in train(sweep)}
+        trained = [
+            _trained(shape, [losses[run.id] for run in rung_runs(preset, text, rung, [shape])], rung, preset)
+            for shape in shapes
+        ]
+    return BudgetSearch(kind=budget.kind, amount=budget.amount, shapes=tuple(trained))
+
+
+def rung_runs(preset: Preset, text: TextSpec, rung: Rung, shapes: Sequence[HeadShape]) -> list[RunSpec]:
+    """The trainings of a rung, seed by seed."""
+    return [preset.run(text, shape, rung.steps, seed) for seed in range(rung.seeds) for shape in shapes]
+
+
+def rung_sweep(budget: Budget, number: int, runs: Sequence[RunSpec]) -> SweepSpec:
+    """The trainings as a sweep."""
+    return SweepSpec(name=f"choose: {budget.words}, round {number + 1}", runs=tuple(runs))
+
+
+def planned_runs(budget: Budget, preset: Preset, text: TextSpec) -> list[RunSpec]:
+    """What a search trains at most in time: in later rungs, whose shapes are not known, the largest of every rank."""
+    shapes: Sequence[HeadShape] = shapes_within(budget, dim=preset.dim, layers=preset.layers)
+    runs = []
+    for rung in preset.rungs:
+        if rung.keep is not None:
+            by_size = sorted(shapes, key=lambda one: -one.heads * (one.rank + one.value_rank))
+            shapes = [
+                one
+                for rank in dict.fromkeys(shape.rank for shape in shapes)
+                for one in [shape for shape in by_size if shape.rank == rank][: rung.keep]
+            ]
+        runs += rung_runs(preset, text, rung, shapes)
+    return runs
+
+
+def _best_of_each_rank(trained: Sequence[TrainedShape], keep: int) -> tuple[HeadShape, ...]:
+    best: list[HeadShape] = []
+    for rank in dict.fromkeys(one.rank for one in trained):
+        of_rank = sorted((one for one in trained if one.rank == rank), key=lambda one: one.loss)
+        best += [one.shape for one in of_rank[:keep]]
+    return tuple(best)
+
+
+def _trained(shape: HeadShape, losses: list[float], rung: Rung, preset: Preset) -> TrainedShape:
+    over = Estimate.over(losses)
+    return TrainedShape(
+        heads=shape.heads,
+        rank=shape.rank,
+        value_rank=shape.value_rank,
+        kv_heads=shape.kv_heads,
+        parameters=shape.parameters(preset.dim, preset.layers),
+        cache_bytes=shape.cache(preset.layers),
+        steps=rung.steps,
+        losses=tuple(losses),
+        loss=over.mean,
+        standard_error=over.standard_error,
+    )
