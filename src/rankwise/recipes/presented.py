@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from rankwise.errors import InvalidInputError
-from rankwise.report.whole_file import write_whole
+from rankwise.whole_file import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
