@@ -51,8 +51,8 @@ def test_json_on_stdout_and_in_a_file_are_one_report(folder, capsys, tmp_path):
     assert printed["format"] == "rankwise-audit/1"
     report = read_report(tmp_path / "audit.json")
     assert report.layers[0].head_reports[3].qk.numerical == 1
-    assert main(["audit", str(folder), "-o", str(tmp_path / "no" / "such" / "folder.json")]) == 2
-    assert "expected a file that can be written" in capsys.readouterr().err
+    assert json.loads(answer(capsys, folder, "--json", "-o", tmp_path / "a new" / "folder.json")) == printed
+    assert json.loads((tmp_path / "a new" / "folder.json").read_text()) == printed
 
 
 def test_any_layout_by_its_names(folder, capsys, tmp_path):

@@ -2,6 +2,7 @@
 trained twice."""
 
 import random
+import shutil
 import signal
 import sqlite3
 import time
@@ -10,7 +11,11 @@ from collections import Counter
 import pytest
 
 from rankwise.errors import CorruptStoreError, StorageError
+from rankwise.spec import SweepSpec, read_spec
 from rankwise.sweep import database
+from rankwise.sweep.plan import plan_sweep
+from rankwise.sweep.runner import Outcome
+from rankwise.sweep.session import require_kept
 from rankwise.sweep.store import open_store, read_store
 
 
@@ -121,3 +126,68 @@ def test_status_during_a_sweep_sees_a_whole_store(rankwise):
     assert 400 in seen
     driver.communicate()
     assert driver.returncode == 0
+
+
+@pytest.mark.parametrize("deed", ["delete the store", "delete the file", "put another in its place"])
+def test_a_store_that_vanishes_during_a_sweep_is_never_called_done(rankwise, deed):
+    rankwise.write_sweep(*[("slow", "0.02")] * 8)
+    driver = rankwise.start()
+    rankwise.wait_until(lambda: sum(row.status == "done" for row in rankwise.rows()) >= 2)
+    if deed == "delete the store":
+        shutil.rmtree(rankwise.store, ignore_errors=True)
+    else:
+        (rankwise.store / "runs.db").unlink()
+    if deed == "put another in its place":
+        with sqlite3.connect(rankwise.store / "runs.db") as other:
+            other.execute("CREATE TABLE t (x)")
+    out, err = driver.communicate(timeout=60)
+    assert driver.returncode == 3, err
+    assert "runs.db: deleted or replaced while" in err
+    assert "done" not in out
+    assert "Traceback" not in err
+
+
+def test_success_is_said_of_what_the_file_holds(finished):
+    """The last look goes by the path: rows that are not there are not done."""
+    with open_store(finished.store) as store:
+        counts = {status: count for status, count in store.counts().items() if count}
+    plan = plan_sweep(read_spec(SweepSpec, finished.directory / "sweep.toml"))
+    outcome = Outcome(counts=counts, failures=(), interrupted=False)
+    require_kept(plan, outcome, finished.store)
+    with sqlite3.connect(finished.store / "runs.db") as db:
+        db.execute("DELETE FROM runs WHERE position = 3")
+    with pytest.raises(CorruptStoreError, match="expected 20 runs done, which the sweep counted, got 19"):
+        require_kept(plan, outcome, finished.store)
+    (finished.store / "runs.db").unlink()
+    with pytest.raises(CorruptStoreError, match="deleted while the sweep ran"):
+        require_kept(plan, outcome, finished.store)
+
+
+def test_a_deleted_lock_file_does_not_let_a_second_driver_in(rankwise):
+    rankwise.write_sweep(*["hang"] * 2)
+    first = rankwise.start()
+    rankwise.wait_until(lambda: sum(row.status == "running" for row in rankwise.rows()) == 2)
+    (rankwise.store / "driver.lock").unlink()
+    code, _, err = rankwise.run()
+    assert code == 2
+    assert "another driver works on this store" in err
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+
+
+def test_finished_runs_are_not_in_the_write_ahead_log(rankwise):
+    """A damaged log is cut off by SQLite without a word: whatever is flipped there, no finished run vanishes."""
+    rankwise.write_sweep(*["instant"] * 6, "hang")
+    driver = rankwise.start()
+    rankwise.wait_until(lambda: sum(row.status == "done" for row in rankwise.rows()) == 6)
+    driver.send_signal(signal.SIGKILL)
+    driver.communicate()
+    log = rankwise.store / "runs.db-wal"
+    good = log.read_bytes() if log.exists() else b""
+    places = random.Random(0)
+    for place in [0, *(places.randrange(max(1, len(good))) for _ in range(40))] if good else []:
+        damaged = bytearray(good)
+        damaged[place] ^= 1 << places.randrange(8)
+        (rankwise.store / "runs.db-shm").unlink(missing_ok=True)
+        log.write_bytes(damaged)
+        assert sum(row.status == "done" for row in rankwise.rows()) == 6

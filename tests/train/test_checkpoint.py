@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from rankwise.train import durable
+from rankwise import whole_file
 from rankwise.train.checkpoint import State, read_checkpoint, write_checkpoint
 
 
@@ -86,7 +86,7 @@ def test_a_full_disk_leaves_the_previous_checkpoint_whole(tmp_path, monkeypatch,
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(*((durable.os, "fsync") if failing == "fsync" else (type(tmp_path), "replace")), full)
+    monkeypatch.setattr(*((whole_file.os, "fsync") if failing == "fsync" else (type(tmp_path), "replace")), full)
     with pytest.raises(OSError, match="No space"):
         write_checkpoint(tmp_path, state(4))
     monkeypatch.undo()
@@ -95,7 +95,7 @@ def test_a_full_disk_leaves_the_previous_checkpoint_whole(tmp_path, monkeypatch,
 
 
 def test_a_draft_left_by_a_kill_is_ignored_and_removed(tmp_path):
-    (tmp_path / "draft.safetensors").write_bytes(b"half")
+    whole_file.new_draft(tmp_path).write_bytes(b"half")
     assert read_checkpoint(tmp_path, "ab") is None
     path, _ = write_checkpoint(tmp_path, state())
     assert list(tmp_path.iterdir()) == [path]

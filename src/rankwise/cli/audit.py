@@ -13,7 +13,7 @@ from rankwise.cli.output import print_json, require_target
 from rankwise.errors import InvalidInputError, require_int
 
 if TYPE_CHECKING:
-    from rankwise.audit.report import AttentionReport, AuditReport
+    from rankwise.audit.report import AttentionReport
     from rankwise.models.layouts import LayerRef, TensorNames
 
 
@@ -100,10 +100,12 @@ def audit(
         report = report_without_weights(source, unknown)
     else:
         report = audit_weights(source, placement, progress=_with_bar)
-    _write(report, output)  # before the model is run, so that its failure does not lose the weights' report
+    if output is not None:
+        report.write(output)  # before the model is run, so that its failure does not lose the weights' report
     if run is not None:
         report = replace(report, attention=run())
-        _write(report, output)
+        if output is not None:
+            report.write(output)
     if json:
         print_json(report.to_json())
         return
@@ -116,14 +118,6 @@ def audit(
         print_attention(report.attention)
     if (written := write_page_of(page_place, audit=report)) is not None:
         say_page(written, open=open)
-
-
-def _write(report: AuditReport, output: Path | None) -> None:
-    if output is not None:
-        try:
-            report.write(output)
-        except OSError as error:
-            raise InvalidInputError(f"{output}: expected a file that can be written, got: {error.strerror}") from None
 
 
 def _ready_to_run(

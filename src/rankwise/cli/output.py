@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from rankwise.errors import InvalidInputError
+from rankwise.whole_file import require_replaceable
 
 
 def print_json(answer: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -41,6 +42,8 @@ def require_target(option: str, path: Path, *, folder: bool = False) -> None:
     if path.is_dir() if not folder else path.is_file():
         wanted, came = ("a folder", "the file") if folder else ("a file", "the folder")
         raise InvalidInputError(f"{option}: expected {wanted} to write, got {came} {path}")
+    if not folder:
+        require_replaceable(path)
     place = path
     while not place.exists() and place != place.parent:
         place = place.parent

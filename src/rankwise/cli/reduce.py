@@ -102,11 +102,12 @@ def _draw(document: dict[str, Any], stem: Path) -> None:
     from rankwise.report.figures import house_style, save_figure
     from rankwise.report.reduction import draw_reduction
     from rankwise.sweep.results import to_csv
+    from rankwise.whole_file import write_whole
 
     with house_style():
         drawn = draw_reduction(document)
     save_figure(drawn, stem)
-    stem.with_name(f"{stem.name}.csv").write_text(to_csv(document["curve"]), encoding="utf-8", newline="")
+    write_whole(stem.with_name(f"{stem.name}.csv"), to_csv(document["curve"]).encode())
 
 
 def _print(document: dict[str, Any], out_folder: Path | None) -> None:

@@ -150,7 +150,6 @@ class NeedReport:
 
     def write(self, path: Path) -> None:
         """To a file."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_document(self.to_json(), path)
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from rankwise.errors import InvalidInputError
 from rankwise.recipes.marks import Marked, Value
 from rankwise.report.panels import Picture
-from rankwise.report.whole_file import write_whole
+from rankwise.whole_file import write_whole
 
 S = TypeVar("S")
 M = TypeVar("M", bound=Marked)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +34,7 @@ from rankwise.reduce.factored_model import (
     why_not_factored,
 )
 from rankwise.reduce.reduced_layer import ReducedLayer
+from rankwise.whole_file import hold_draft, new_draft, remove_dead_drafts
 
 REPORT = "reduction.json"
 _COPIED = (".json", ".txt", ".model", ".md", ".jinja")
@@ -129,13 +129,18 @@ def _whole_or_nothing(directory: Path) -> Iterator[Path]:
     """A draft beside ``directory`` that takes its name when all is written, or goes away."""
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{directory.name}.draft-", dir=directory.parent))
+        remove_dead_drafts(directory.parent)
+        draft = new_draft(directory.parent)
+        draft.mkdir()  # with the rights that the umask leaves
+        mark = os.open(draft, os.O_RDONLY)
+        hold_draft(mark)
     except OSError as error:
         raise StorageError(f"{directory}: expected a place that can be written, got: {error.strerror}") from None
     try:
         yield draft
+        rights = draft.stat().st_mode & 0o777
         for file in [*draft.rglob("*"), draft]:
-            file.chmod(0o755 if file.is_dir() else 0o644)
+            file.chmod(rights if file.is_dir() else rights & 0o666)  # some writers make private files
             handle = os.open(file, os.O_RDONLY)
             try:
                 os.fsync(handle)
@@ -146,4 +151,5 @@ def _whole_or_nothing(directory: Path) -> Iterator[Path]:
     except OSError as error:
         raise StorageError(f"{directory}: could not be written: {error.strerror or error}; nothing was left") from None
     finally:
+        os.close(mark)
         shutil.rmtree(draft, ignore_errors=True)

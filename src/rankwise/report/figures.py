@@ -5,12 +5,14 @@ Matplotlib's object interface only: nothing here opens a window or changes a glo
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rankwise.errors import MissingExtraError
+from rankwise.whole_file import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,12 +90,20 @@ def label_level(axes: Axes, height: float, text: str, *, at: float = 0.99) -> No
 
 def save_figure(figure: Figure, stem: Path) -> tuple[Path, Path]:
     """``stem``.png and ``stem``.svg, the same bytes for the same figure."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
     png, svg = (stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg"))
     with house_style():
-        figure.savefig(png, dpi=160, metadata={"Software": "rankwise"})
-        figure.savefig(svg, metadata={"Date": None, "Creator": "rankwise"})
+        drawn = drawn_bytes(figure, "png"), drawn_bytes(figure, "svg")
+    for path, data in zip((png, svg), drawn, strict=True):
+        write_whole(path, data)
     return png, svg
+
+
+def drawn_bytes(figure: Figure, kind: Literal["png", "svg"]) -> bytes:
+    """The figure as a file would hold it, without its date; call it in the house style."""
+    made_by = {"Software": "rankwise"} if kind == "png" else {"Date": None, "Creator": "rankwise"}
+    out = io.BytesIO()
+    figure.savefig(out, dpi=160 if kind == "png" else "figure", format=kind, metadata=made_by)
+    return out.getvalue()
 
 
 def _matplotlib() -> Any:

@@ -23,7 +23,7 @@ from rankwise.errors import InvalidInputError, MissingExtraError
 from rankwise.need.document import NeedReport
 from rankwise.report.headline import Figure, best, refutations, trade_offs
 from rankwise.report.store_data import StoreData
-from rankwise.report.whole_file import write_whole
+from rankwise.whole_file import write_whole
 
 _SCRIPTS = (
     *("dom", "scale", "chart", "figure", "table", "closed_forms", "provenance", "curves", "training", "attention"),

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankwise.need.document import NeedAsked, NeedMeasurement, NeedReport
-from rankwise.report.figures import COLOURS, GUIDE, MARKERS, house_style, label_level, new_figure, ramp
+from rankwise.report.figures import COLOURS, GUIDE, MARKERS, drawn_bytes, house_style, label_level, new_figure, ramp
+from rankwise.whole_file import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,9 +41,8 @@ def draw_need(report: NeedReport) -> Figure:
 def save_need_figure(report: NeedReport, path: Path) -> None:
     """The figure as PNG at ``path``."""
     figure = draw_need(report)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with house_style():
-        figure.savefig(path, dpi=160, format="png", metadata={"Software": "rankwise"})
+        write_whole(path, drawn_bytes(figure, "png"))
 
 
 def _draw_one(left: Axes, right: Axes, one: NeedMeasurement, settings: NeedAsked) -> None:

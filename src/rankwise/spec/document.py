@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from rankwise.errors import InvalidInputError, SpecError
 from rankwise.spec.fields import build
 from rankwise.spec.strict_json import read_json_object
+from rankwise.whole_file import write_whole
 
 T = TypeVar("T")
 
@@ -44,8 +45,8 @@ def read_document(cls: type[T], path: Path, *, format: str, made_by: str) -> T:
 
 
 def write_document(document: dict[str, Any], path: Path) -> None:
-    """``document`` as strict JSON."""
-    path.write_text(json.dumps(document, allow_nan=False) + "\n", encoding="utf-8")
+    """``document`` as strict JSON, replaced in one piece."""
+    write_whole(path, (json.dumps(document, allow_nan=False) + "\n").encode())
 
 
 def _plain(value: Any, digits: int | None) -> Any:

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from rankwise.errors import CorruptStoreError, InvalidInputError, StorageError
+from rankwise.whole_file import new_draft, remove_dead_drafts, sync_folder
 
 _APPLICATION_ID = 0x52414E4B  # "RANK", what `file` and we recognise the database by
 _SCHEMA_VERSION = 1
@@ -70,6 +71,20 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
         return connection
 
 
+def empty_log(connection: sqlite3.Connection) -> bool:
+    """Move what is committed from the write-ahead log into the database; False if a reader was in the way.
+
+    SQLite takes a log only up to its first damaged byte, without a word: finished runs behind it would be trained
+    again.
+    """
+    connection.execute(f"PRAGMA busy_timeout = {_LOG_PATIENCE_MS}")
+    try:
+        (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {round(_PATIENCE * 1000)}")
+    return not busy
+
+
 @contextmanager
 def errors_named(path: Path) -> Iterator[None]:
     """SQLite's and the system's complaints as ours, with the file and the way out."""
@@ -87,6 +102,7 @@ def errors_named(path: Path) -> Iterator[None]:
 
 
 _PATIENCE = 10.0  # seconds to wait for another tool that holds the database
+_LOG_PATIENCE_MS = 20  # the next outcome tries again
 
 _SAFE = "what is finished is safe, the same command continues"
 _WAY_OUT = "restore it from a backup or move it away"
@@ -115,15 +131,17 @@ def _closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
 
 def _create(path: Path) -> None:
     """The empty database, complete at the instant it appears: a half-made one would look like a damaged one."""
-    draft = path.with_suffix(".new")
-    for leftover in (draft, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+    remove_dead_drafts(path.parent)
+    for leftover in (path.with_name(path.name + end) for end in ("-wal", "-shm")):
         leftover.unlink(missing_ok=True)
+    draft = new_draft(path.parent)
     with closing(sqlite3.connect(draft)) as db:
         db.executescript(_SCHEMA)
         db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
         db.execute("PRAGMA journal_mode = WAL")
     draft.replace(path)
+    sync_folder(path.parent)
 
 
 def _check_kind(path: Path, connection: sqlite3.Connection) -> None:

@@ -1,7 +1,12 @@
-"""One driver a store: an operating-system lock that dies with its holder, and says who that is."""
+"""One driver per store: an operating-system lock that dies with its holder, and says who that is.
+
+Both the folder and the file ``driver.lock`` in it are locked: the file can be deleted, and then another one would be
+free; the folder cannot be locked on some network file systems.
+"""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -9,13 +14,14 @@ import platform
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from rankwise.errors import LockedStoreError, StorageError
 
 _LOCK = "driver.lock"
+_HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 
 @contextmanager
@@ -25,30 +31,34 @@ def driver_lock(directory: Path) -> Iterator[None]:
     ``flock`` is released by the kernel however the holder ends, so a killed driver leaves nothing to clean up.
     """
     path = directory / _LOCK
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from None
-    try:
-        _acquire(handle, path)
+    with ExitStack() as handles:
+        for place, mode in ((directory, os.O_RDONLY), (path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)):
+            try:
+                handle = os.open(place, mode | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                raise StorageError(f"{place}: cannot be written: {error.strerror}") from None
+            handles.callback(os.close, handle)
+            _acquire(handle, path)
         _sign(handle)
         yield
-    finally:
-        os.close(handle)
 
 
 def driver_of(directory: Path) -> dict[str, Any] | None:
-    """Who drives the store now: pid, host, since, command; None if nobody does."""
+    """Who drives the store now: pid, host, since, command (what is known of them); None if nobody does."""
+    return next((_signed(directory / _LOCK) for path in (directory, directory / _LOCK) if _is_held(path)), None)
+
+
+def _is_held(path: Path) -> bool:
     try:
-        handle = os.open(directory / _LOCK, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
-        return None
+        return False
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return _signature(handle)
+    except OSError as error:
+        return error.errno in _HELD
     else:
-        return None
+        return False
     finally:
         os.close(handle)
 
@@ -58,9 +68,11 @@ def _acquire(handle: int, path: Path) -> None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
-        except OSError:
+        except OSError as error:
+            if error.errno not in _HELD:
+                return  # a file system without such locks: the other of the two holds
             if not attempts_left:
-                who = _signature(handle)
+                who = _signed(path)
                 raise LockedStoreError(
                     f"{path.parent}: another driver works on this store: process {who.get('pid', '?')} on "
                     f"{who.get('host', '?')} since {who.get('since', '?')} ({who.get('command', '?')}); "
@@ -80,9 +92,15 @@ def _sign(handle: int) -> None:
     os.pwrite(handle, json.dumps(who).encode(), 0)
 
 
-def _signature(handle: int) -> dict[str, Any]:
+def _signed(path: Path) -> dict[str, Any]:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return {}
     try:
         who = json.loads(os.pread(handle, 4096, 0))
-    except ValueError:
+    except (OSError, ValueError):
         return {}
+    finally:
+        os.close(handle)
     return who if isinstance(who, dict) else {}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from rankwise.errors import InterruptedSweepError, RunsFailedError
+from rankwise.errors import CorruptStoreError, InterruptedSweepError, RunsFailedError
 from rankwise.spec import RunSpec
 from rankwise.sweep.database import database
 from rankwise.sweep.engines.engine import TRAIN
@@ -15,7 +16,7 @@ from rankwise.sweep.printable import one_line
 from rankwise.sweep.progress import watcher
 from rankwise.sweep.runner import Outcome, run_plan
 from rankwise.sweep.signals import stop_on_signals
-from rankwise.sweep.store import WORTH_RETRYING, Status, is_to_do, open_store, read_store
+from rankwise.sweep.store import OUTCOMES, WORTH_RETRYING, Status, is_to_do, open_store, read_store
 
 
 def run_here(
@@ -41,7 +42,26 @@ def run_here(
     if where.engine == "local":
         _require_device(left)
     with open_store(directory) as store, stop_on_signals() as stop:
-        return run_plan(plan, store, engine, watcher=watcher(), stop=stop, retry=retry)
+        outcome = run_plan(plan, store, engine, watcher=watcher(), stop=stop, retry=retry)
+    require_kept(plan, outcome, directory)
+    return outcome
+
+
+def require_kept(plan: Plan, outcome: Outcome, directory: Path) -> None:
+    """That the store, opened anew by its path, has every outcome that was counted; "done" is said of what is there."""
+    path = database(directory)
+    if not path.is_file():
+        raise CorruptStoreError(f"{path}: deleted while the sweep ran; its results are lost: give the command again")
+    with read_store(directory) as reader:
+        reader.check_results()
+        statuses = reader.statuses()
+    own = Counter(statuses[run.id] for run in plan.runs if run.id in statuses)
+    for status, count in outcome.counts.items():
+        if status in OUTCOMES and own[status] != count:
+            raise CorruptStoreError(
+                f"{path}: expected {count} runs {status}, which the sweep counted, got {own[status]} in the file; it "
+                f"was replaced or damaged meanwhile: give the command again to train what is missing"
+            )
 
 
 def _left_to_do(plan: Plan, directory: Path, *, retry: bool) -> list[RunSpec]:

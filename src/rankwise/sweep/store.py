@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from rankwise.errors import CorruptStoreError, InvalidInputError, StorageError
-from rankwise.sweep.database import connect_to_read, connect_to_write, database, errors_named
+from rankwise.sweep.database import connect_to_read, connect_to_write, database, empty_log, errors_named
 from rankwise.sweep.lock import driver_lock
 
 Status = Literal["pending", "running", "done", "failed", "diverged", "timeout", "oom"]
@@ -26,13 +26,13 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 FAILURES: tuple[Status, ...] = ("failed", "diverged", "timeout", "oom")
 # A run that diverged would diverge again; the others may have met a bug since fixed, or a limit since raised.
 WORTH_RETRYING: tuple[Status, ...] = ("failed", "timeout", "oom")
-_OUTCOMES: tuple[Status, ...] = ("done", *FAILURES)
+OUTCOMES: tuple[Status, ...] = ("done", *FAILURES)
 _DIGESTED = ("run_id", "spec", "status", "result", "reason")
 
 
 def is_to_do(status: Status | None, *, retry: bool) -> bool:
     """Whether the next sweep trains a run of this status (None: one that the store does not know)."""
-    return status not in _OUTCOMES or (retry and status in WORTH_RETRYING)
+    return status not in OUTCOMES or (retry and status in WORTH_RETRYING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ class StoreReader:
         return Row(**values)
 
     def _check_digest(self, values: Mapping[str, Any]) -> None:
-        if values["status"] in _OUTCOMES and values["digest"] != _digest(values):
+        if values["status"] in OUTCOMES and values["digest"] != _digest(values):
             raise CorruptStoreError(
                 f"{self.path}: the row of run {values['run_id']!r} is not what was written (its digest disagrees); "
                 f"restore the file from a backup, or delete the row to train the run again"
@@ -146,9 +146,16 @@ class StoreReader:
 class Store(StoreReader):
     """A store in the hands of its one driver."""
 
+    def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
+        super().__init__(directory, connection)
+        opened = self.path.stat()
+        self._file = (opened.st_dev, opened.st_ino)
+        self._closed_some = False
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All changes inside reach the disk together, or none does."""
+        """All changes inside reach the disk together, or none does; outcomes also leave the write-ahead log."""
+        self.require_own_file()
         with errors_named(self.path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -158,6 +165,20 @@ class Store(StoreReader):
                     self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
+            if self._closed_some:
+                self._closed_some = not empty_log(self._db)
+
+    def require_own_file(self) -> None:
+        """That the path still leads to the file that was opened: SQLite would write on into a deleted one."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != self._file:
+            raise CorruptStoreError(
+                f"{self.path}: deleted or replaced while this sweep used it; what it finished since may be lost: put "
+                f"the store back, or give the same command again to train what is missing"
+            )
 
     def add(self, runs: Iterable[tuple[str, str]]) -> None:
         """Plan runs, given as (id, spec as JSON). Known ones stay; unfinished ones take the new limits and tags."""
@@ -229,6 +250,7 @@ class Store(StoreReader):
             "status = ?, result = ?, reason = ?, traceback = ?, finished = ?, seconds = seconds + ?, digest = ?",
             *(status, result, reason, log, time.time(), seconds, _digest(outcome)),
         )
+        self._closed_some = True
 
     def _update(self, run_id: str, changes: str, *values: object) -> None:
         changed = self._db.execute(f"UPDATE runs SET {changes} WHERE run_id = ?", (*values, run_id)).rowcount

@@ -19,7 +19,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from rankwise.train.durable import keep_only, write_durably
+from rankwise.train.durable import keep_only
+from rankwise.whole_file import replace_whole
 
 _NAME = re.compile(r"(\d{8,})\.([0-9a-f]{64})\.safetensors")
 _FORMAT = "rankwise checkpoint 1"
@@ -53,7 +54,7 @@ def write_checkpoint(directory: Path, state: State) -> tuple[Path, str]:
     data = save(tensors, {"rankwise": json.dumps(facts, allow_nan=False)})
     sha256 = hashlib.sha256(data).hexdigest()
     path = directory / f"{state.step:08d}.{sha256}.safetensors"
-    write_durably(path, data)
+    replace_whole(path, data)
     keep_only(path)
     return path, sha256
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from rankwise.sweep.engines.engine import Checkpointed, Event
-from rankwise.train.durable import keep_only, write_durably
+from rankwise.train.durable import keep_only
+from rankwise.whole_file import replace_whole
 
 CHECKPOINT_SUFFIX = ".safetensors"
 
@@ -62,6 +63,6 @@ def accept_checkpoint(directory: Path, name: str, data: bytes, event: Checkpoint
         return None
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / name
-    write_durably(path, data)
+    replace_whole(path, data)
     keep_only(path)
     return Checkpointed(run_id=event.run_id, path=str(path), sha256=event.sha256, step=event.step)
