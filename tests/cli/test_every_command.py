@@ -104,7 +104,7 @@ READERS = [
     ["report", "--reduce", "FILE"],
     ["need", "FILE"],
     ["audit", "FILE"],
-    ["reduce", "FILE", "--rank", "4"],
+    ["reduce", "FILE", "--rank", "4", "--method", "weights"],
     ["advise", "--config", "FILE"],
     ["advise", "--audit", "FILE"],
     ["advise", "--need", "FILE"],
@@ -143,7 +143,7 @@ WRITERS = [
     (["audit", "model", "--page", "FOLDER"], "--page"),
     (["audit", "model", "-o", "FILE/audit.json"], "-o"),
     (["report", "runs", "-o", "FOLDER.html"], "-o"),
-    (["reduce", "model", "--rank", "4", "--text", "FILE", "--figure", "FILE/x"], "--figure"),
+    (["reduce", "model", "--rank", "4", "--frontier", "--text", "FILE", "--figure", "FILE/x"], "--figure"),
 ]
 
 
@@ -194,6 +194,8 @@ NUMBERS = [
     ["need"],
     ["need", "keys.npy", "--target", "2"],
     ["reduce", "model", "--rank", "small"],
+    ["reduce", "model", "--keep", "2"],
+    ["reduce", "model"],
 ]
 
 

@@ -69,7 +69,7 @@ def advise(
     from rankwise.advise.taken_away import taken_away
     from rankwise.audit.report import read_report
     from rankwise.need.document import read_need
-    from rankwise.report.documents import read_reduction
+    from rankwise.reduce.document import read_reduction
 
     advice = advise_about(
         situation(

@@ -11,6 +11,7 @@ from rankwise.errors import InvalidInputError, MissingExtraError
 if TYPE_CHECKING:
     from rankwise.audit.report import AuditReport
     from rankwise.need.document import NeedReport
+    from rankwise.reduce.document import Reduction
     from rankwise.report.html import PageContent
 
 
@@ -39,7 +40,7 @@ def page_content(
     store: Path | None = None,
     audit: AuditReport | None = None,
     need: NeedReport | None = None,
-    reduction: dict[str, Any] | None = None,
+    reduction: Reduction | None = None,
 ) -> PageContent:
     """All that is given; advice is made where there is an audit."""
     from rankwise.report.html import PageContent
@@ -54,7 +55,7 @@ def page_content(
     return PageContent(store=data, audit=audit, need=need, reduction=reduction, advice=advice)
 
 
-def _advice(audit: AuditReport, need: NeedReport | None, reduction: dict[str, Any] | None) -> dict[str, Any]:
+def _advice(audit: AuditReport, need: NeedReport | None, reduction: Reduction | None) -> dict[str, Any]:
     from rankwise.advise.advice import advice_document, advise
     from rankwise.advise.inputs import situation
     from rankwise.advise.taken_away import taken_away
