@@ -108,22 +108,23 @@ def need_document(dim=32):
 
 
 def reduction_document():
-    """Rank 8 cut to 4."""
+    """Half of the cache of a model with three layers."""
 
-    def point(method, rank):
-        return {"method": method, "rank": rank, "lost_scores": 0.1 / rank, "cost": 0.05 / rank, "loss": 2.0}
+    def cost(method, keep):
+        return {"cost": (0.1 if method == "fisher" else 0.3) * (1 - keep), "standard_error": 0.01, "loss": 2.0,
+                "perplexity_percent": 5.0}  # fmt: skip
 
     return {
-        "format": "rankwise-reduction/1", "model": "model", "architecture": "gpt2", "objective": "causal",
-        "method": "activations", "rank": 4, "original_rank": 8, "value_rank": None,
-        "chosen": "smallest within the tolerance", "tolerance": 0.02, "cost": {"cost": 0.0125, "loss": 2.0},
-        "cost_unit": "nats a token",
-        "texts": {"source": ["a.txt"], "tokens": 64, "calibration": 2, "evaluation": 6},
-        "savings": {
-            "attention_parameters": {"before": 1000, "after": 700},
-            "kv_cache_bytes_per_token": {"before": 64, "after": 48},
-        },
-        "curve": [point(method, rank) for method in ("activations", "weights") for rank in (8, 4, 2)],
-        "sensitivity": [{"layer": f"decoder {at}", **point("activations", 4)} for at in range(3)],
-        "layers": [], "untouched": [], "written": None,
+        "format": "rankwise-reduction/2", "model": "model", "architecture": "gpt2", "objective": "causal",
+        "verdict": "Half the KV cache for +0.0500 nats per token: worth trying.", "judgement": "worth trying",
+        "method": "fisher", "allocation": "allocated", "keep": 0.5, "rank": None, "tolerance": None,
+        "parameters": {"before": 10_000, "after": 9_700}, "attention_parameters": {"before": 1000, "after": 700},
+        "cache_numbers": {"before": 64, "after": 32}, "kept_coordinates": {"before": 64, "after": 32},
+        "head_rank": 8,
+        "layers": [{"name": f"decoder {at}", "kind": "joint", "ranks": [4 + at], "size": 16} for at in range(3)],
+        "not_tested": ["other texts"], "cost": cost("fisher", 0.5), "original_loss": 1.95,
+        "texts": {"calibration_source": ["a.txt"], "evaluation_source": ["b.txt"], "tokens": 64, "calibration": 2,
+                  "selection": 0, "evaluation": 6, "records": False},
+        "frontier": [{"method": method, "keep": keep, "parameters": 9_000, "cost": cost(method, keep)}
+                     for method in ("fisher", "weights") for keep in (0.75, 0.5, 0.25)],
     }  # fmt: skip

@@ -101,9 +101,9 @@ def test_need_shows_the_most_demanding_first(audited):
     ]
 
 
-def test_reduction_shows_curve_cost_and_sensitivity(audited):
+def test_reduction_shows_verdict_frontier_and_layers(audited):
     text = audited.execute_script("return document.querySelector('#reduction').textContent")
-    for word in ("8 → 4", "1,000 → 700", "nats a token", "tolerance 0.02", "directions by weights"):
+    for word in ("worth trying", "cached numbers per token", "nats per token", "directions by weights"):
         assert word in text
     (rows,) = downloaded(audited, '#reduction-body [data-get="csv"]')
     assert len(list(csv.DictReader(io.StringIO(rows)))) == 6

@@ -105,7 +105,7 @@ READERS = [
     ["report", "--choose", "FILE"],
     ["need", "FILE"],
     ["audit", "FILE"],
-    ["reduce", "FILE", "--rank", "4"],
+    ["reduce", "FILE", "--rank", "4", "--method", "weights"],
     ["advise", "--config", "FILE"],
     ["advise", "--audit", "FILE"],
     ["advise", "--need", "FILE"],
@@ -147,7 +147,7 @@ WRITERS = [
     (["audit", "model", "--page", "FOLDER"], "--page"),
     (["audit", "model", "-o", "FILE/audit.json"], "-o"),
     (["report", "runs", "-o", "FOLDER.html"], "-o"),
-    (["reduce", "model", "--rank", "4", "--text", "FILE", "--figure", "FILE/x"], "--figure"),
+    (["reduce", "model", "--rank", "4", "--frontier", "--text", "FILE", "--figure", "FILE/x"], "--figure"),
 ]
 
 
@@ -198,6 +198,8 @@ NUMBERS = [
     ["need"],
     ["need", "keys.npy", "--target", "2"],
     ["reduce", "model", "--rank", "small"],
+    ["reduce", "model", "--keep", "2"],
+    ["reduce", "model"],
 ]
 
 

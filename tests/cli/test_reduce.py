@@ -16,41 +16,40 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def ids(tmp_path_factory):
     path = tmp_path_factory.mktemp("ids") / "ids.json"
-    path.write_text(json.dumps(tokens(texts=6).tolist()))
+    path.write_text(json.dumps(tokens(texts=8).tolist()))
     return path
 
 
-def test_reduce_tells_cost_savings_and_dropped_pairs(folder, ids, tmp_path, capsys):
+def test_reduce_says_the_verdict_first_and_writes(folder, ids, tmp_path, capsys):
     out = tmp_path / "small"
-    assert main(["reduce", str(folder), "--rank", "4", "--tokens", str(ids), "--out", str(out)]) == 0
+    page, figure = tmp_path / "page.html", tmp_path / "frontier"
+    options = ["--frontier", "--page", str(page), "--figure", str(figure), "--out", str(out)]
+    assert main(["reduce", str(folder), "--keep", "0.5", "--tokens", str(ids), *options]) == 0
     said = capsys.readouterr().out
-    for part in (
-        "rank 4 instead of 8",
-        "nats a token",
-        "attention parameters",
-        "lost pairs",
-        "dearest first",
-        "Written",
-    ):
+    assert said.startswith("tiny: Half the KV cache")
+    for part in ("cached numbers per token", "tokens per second", "Not tested", "load_reduced", "weights", "kept"):
         assert part in said
-    assert (out / "factored" / "plan.json").is_file()
+    assert (out / "hashes.json").is_file()
+    assert "Half the KV cache" in page.read_text()
+    assert len(figure.with_suffix(".csv").read_text().splitlines()) == 13
 
 
 def test_reduce_as_json_is_strict(folder, ids, capsys):
-    arguments = ["reduce", str(folder), "--rank", "auto", "--tolerance", "100", "--no-curve", "--no-sensitivity"]
-    assert main([*arguments, "--tokens", str(ids), "--json"]) == 0
+    assert main(["reduce", str(folder), "--rank", "6", "--tokens", str(ids), "--json", "--context", "0"]) == 0
     document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-    assert document["format"] == "rankwise-reduction/1"
-    assert document["rank"] == 2
+    assert document["format"] == "rankwise-reduction/2"
+    assert [layer["ranks"] for layer in document["layers"]] == [[6], [6]]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--rank", "half"], "--rank: expected a whole number or auto"),
-        (["--rank", "auto"], "expected texts to measure on"),
-        (["--rank", "3"], "only whole pairs are dropped"),
-        (["--rank", "0"], "--rank"),
+        (["--keep", "0"], "--keep: expected a share above 0"),
+        (["--keep", "0.5"], "expected texts to run the model on"),
+        (["--rank", "33", "--method", "weights"], "--rank: expected 1 to 32"),
+        (["--rank", "0", "--method", "weights"], "--rank"),
+        (["--keep", "0.5", "--figure", "x"], "--figure: expected a frontier"),
+        ([], "expected one of --keep"),
     ],
 )
 def test_reduce_mistakes_exit_2(folder, arguments, said, capsys):
@@ -64,7 +63,7 @@ def test_audit_measures_attention_on_tokens(folder, ids, tmp_path, capsys):
     report = tmp_path / "audit.json"
     assert main(["audit", str(folder), "--tokens", str(ids), "-o", str(report)]) == 0
     said = capsys.readouterr().out
-    for part in ("On 6 texts of 12 tokens", "barrier", "causal", "fixed"):
+    for part in ("On 8 texts of 12 tokens", "barrier", "causal", "fixed"):
         assert part in said
     document = json.loads(report.read_text(), parse_constant=pytest.fail)
     assert document["format"] == "rankwise-audit/1"

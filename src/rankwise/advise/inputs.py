@@ -70,15 +70,6 @@ class Situation:
         return self.audit is not None or self.reduction is not None
 
     @property
-    def why_not_reduced(self) -> str | None:
-        """Why ``rankwise reduce`` refuses such heads, None where nothing known speaks against it."""
-        if self.shape.latent is not None:
-            return "latent attention reads all keys from one latent that is already small"
-        if self.qk_norm:
-            return "QK-norm divides queries and keys by their length over all coordinates"
-        return None
-
-    @property
     def reach(self) -> float | None:
         """How many tokens a query sees, the mean over layers; None for all."""
         if self.windows:

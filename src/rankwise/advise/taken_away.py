@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from rankwise.reduce.document import Reduction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +15,7 @@ class TakenAway:
     kept: str
     """What remains of the heads, in words."""
     rank: int
-    """Of a head's query-key form, after the cut."""
+    """The same share of a head's coordinates: the rank of a head that is as much smaller."""
     original_rank: int
     cost: float | None
     """None where no texts were given, so that nothing was measured."""
@@ -28,9 +28,7 @@ class TakenAway:
     weights: tuple[int, int]
     """Attention weights before and after."""
     cache: tuple[int, int]
-    """Bytes of keys and values per token before and after; equal to no cache at all in an encoder."""
-    most_sensitive: str | None
-    """The layer whose cut alone costs most; None where that was not measured."""
+    """Cached numbers per token before and after; zero in an encoder."""
 
     @property
     def affordable(self) -> bool:
@@ -38,28 +36,24 @@ class TakenAway:
         return self.cost is not None and self.cost <= self.tolerance
 
 
-DEFAULT_TOLERANCE = 0.01
+DEFAULT_TOLERANCE = 0.05
 
 
-def taken_away(document: Mapping[str, Any]) -> TakenAway:
-    """Read from the document of a reduction, whose reader has checked it."""
-    rank, original, values = int(document["rank"]), int(document["original_rank"]), document.get("value_rank")
-    alone = document["sensitivity"]
-    texts = document["texts"]
-    saved = document["savings"]
-    weights, cache = saved["attention_parameters"], saved["kv_cache_bytes_per_token"]
-    tolerance = document["tolerance"]
+def taken_away(report: Reduction) -> TakenAway:
+    """From the report of a reduction."""
+    share = report.kept_coordinates.after / report.kept_coordinates.before
+    what = "cache of keys and values, as one latent per layer" if report.cache_numbers.before else "heads' coordinates"
+    texts, cost = report.texts, report.cost
+    weights, cache = report.attention_parameters, report.cache_numbers
     return TakenAway(
-        model=document["model"],
-        kept=f"rank {rank} of {original} in every head's query-key form"
-        + ("" if values is None else f" and rank {values} in its output-value form"),
-        rank=rank,
-        original_rank=original,
-        cost=None if document["cost"] is None else float(document["cost"]["cost"]),
-        unit=document["cost_unit"] or "",
-        tolerance=DEFAULT_TOLERANCE if tolerance is None else float(tolerance),
-        texts="" if texts is None else f"{texts['evaluation']} held-out pieces of {texts['tokens']} tokens",
-        weights=(int(weights["before"]), int(weights["after"])),
-        cache=(int(cache["before"]), int(cache["after"])),
-        most_sensitive=max(alone, key=lambda one: float(one["cost"]))["layer"] if alone else None,
+        model=report.model,
+        kept=f"{share:.0%} of the {what}",
+        rank=round(share * report.head_rank),
+        original_rank=report.head_rank,
+        cost=None if cost is None else cost.cost,
+        unit=report.unit,
+        tolerance=DEFAULT_TOLERANCE if report.tolerance is None else report.tolerance,
+        texts="" if texts is None else f"{texts.evaluation} held-out pieces of {texts.tokens} tokens",
+        weights=(int(weights.before), int(weights.after)),
+        cache=(int(cache.before), int(cache.after)),
     )

@@ -25,13 +25,6 @@ def _all(of: Situation) -> Iterator[Statement]:
         yield _verdict(of, cut, cut.cost)
     elif cut is not None:
         yield _not_measured(f"The reduction to {cut.kept} was made without texts, so its cost is not known.")
-    elif of.why_not_reduced is not None:
-        yield Statement(
-            what="Leave the trained heads as they are.",
-            reason=f"rankwise cannot cut them: {of.why_not_reduced}.",
-            confidence="heuristic",
-            does_not_prove="that nothing could be taken away by other means.",
-        )
     elif of.trained:
         yield _not_measured("No reduction of this model was given (--reduce FILE).")
     yield from _about_weights(of)
@@ -44,18 +37,17 @@ def _verdict(of: Situation, cut: TakenAway, cost: float) -> Statement:
     measured = (
         f"Cut to {cut.kept}, it loses {cost:.2g} ({cut.unit}) on {cut.texts}; up to {cut.tolerance:g} counts as small"
     )
-    sensitive = f". The most sensitive layer is {cut.most_sensitive}" if cut.most_sensitive else ""
     unproved = "the cost on other texts or in other tasks: measure on your own before you use the smaller model."
     if cut.affordable:
         return Statement(
             what=f"You can keep {cut.kept}: that saves {' and '.join(saved)}.",
-            reason=f"{measured}{sensitive}.",
+            reason=f"{measured}.",
             confidence="measurement",
             does_not_prove=unproved,
         )
     return Statement(
         what=f"Do not cut to {cut.kept}.",
-        reason=f"{measured}{sensitive}.",
+        reason=f"{measured}.",
         confidence="measurement",
         does_not_prove="that a smaller cut, or a cut followed by some training, would cost as much.",
         command="rankwise reduce --help",
@@ -76,7 +68,7 @@ def _about_weights(of: Situation) -> Iterator[Statement]:
     audit = of.audit
     if audit is None:
         return
-    if of.reduction is None and of.why_not_reduced is None and audit.energy_90 < audit.energy_90_random / _CLOSE:
+    if of.reduction is None and audit.energy_90 < audit.energy_90_random / _CLOSE:
         yield Statement(
             what="A reduction is worth measuring: the weights are concentrated.",
             reason=f"90 % of the squared singular values of the median head's query-key form lie in "

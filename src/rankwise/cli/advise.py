@@ -72,7 +72,7 @@ def advise(
     from rankwise.audit.report import read_report
     from rankwise.choose.document import read_choice
     from rankwise.need.document import read_need
-    from rankwise.report.documents import read_reduction
+    from rankwise.reduce.document import read_reduction
 
     advice = advise_about(
         situation(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rankwise.audit.report import AuditReport
     from rankwise.choose.document import Choice
     from rankwise.need.document import NeedReport
+    from rankwise.reduce.document import Reduction
     from rankwise.report.html import PageContent
 
 
@@ -42,7 +43,7 @@ def page_content(
     store: Path | None = None,
     audit: AuditReport | None = None,
     need: NeedReport | None = None,
-    reduction: dict[str, Any] | None = None,
+    reduction: Reduction | None = None,
     choice: Choice | None = None,
 ) -> PageContent:
     """All that is given; advice is made where there is an audit."""
@@ -59,7 +60,7 @@ def page_content(
 
 
 def _advice(
-    audit: AuditReport, need: NeedReport | None, reduction: dict[str, Any] | None, choice: Choice | None
+    audit: AuditReport, need: NeedReport | None, reduction: Reduction | None, choice: Choice | None
 ) -> dict[str, Any]:
     from rankwise.advise.advice import advice_document, advise
     from rankwise.advise.inputs import situation

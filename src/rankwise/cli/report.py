@@ -51,7 +51,7 @@ def report(
     from rankwise.choose.document import read_choice
     from rankwise.cli.page import page_content, say_page
     from rankwise.need.document import read_need
-    from rankwise.report.documents import read_reduction
+    from rankwise.reduce.document import read_reduction
     from rankwise.report.html import first_figures, require_page, write_page
 
     require_page()

@@ -1,1 +1,5 @@
-"""Smaller heads for a trained model, and what they cost."""
+"""Trained models with a smaller cache or smaller heads, what that costs, and how they are loaded."""
+
+from rankwise.reduce.saved import load_reduced
+
+__all__ = ["load_reduced"]

@@ -1,105 +1,129 @@
-"""What a smaller model costs: its loss on held-out texts, or how far its embeddings moved.
+"""What a smaller model costs, paired by piece with the original.
 
-Language models: mean negative log-likelihood a token in nats, of the next token (causal) or of 15 % hidden tokens
-(masked), on the same texts and hidden places for every rank. Sentence encoders: 1 - cosine between a text's embedding
-and what the original model gives it, and how often its nearest other text, by cosine, is still the same.
+Language models: negative log-likelihood per token in nats, of the next token (causal) or of 15 % hidden tokens
+(masked). Encoders: 1 - cosine between a text's embedding and the original's, and the share of texts whose nearest
+other text is the same.
 
-Legend: T texts, N tokens, D dim.
+Legend: T pieces, N tokens, D dim.
 """
 
 from __future__ import annotations
 
+import math
 import reprlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import cross_entropy, normalize
 
 from rankwise.errors import InvalidInputError
-from rankwise.models.running.losses import hidden_places, require_mask_token, token_loss
+from rankwise.estimate import Estimate
+from rankwise.models.running.losses import require_mask_token
 from rankwise.models.running.model import RunningModel
-from rankwise.models.running.texts import texts_a_pass
+from rankwise.progress import Progress, silent
+from rankwise.reduce.pieces import Pieces, run
 from rankwise.spec.strict_json import read_json_object
 
-
-class CostMeter(Protocol):
-    """Measures a model against the original; ``cost`` is what a tolerance bounds, 0 for the original itself."""
-
-    @property
-    def unit(self) -> str: ...
-
-    def measure(self, running: RunningModel) -> Mapping[str, float]:
-        """``cost`` and the numbers it comes from."""
-        ...
+HIDDEN_SHARE = 0.15
 
 
-@dataclass
-class LanguageLoss:
-    """Loss above the original's, in nats a token."""
+@dataclass(frozen=True)
+class Reading:
+    """What one model makes of the pieces."""
 
-    tokens: Int64[Tensor, "T N"]
-    hidden: Bool[Tensor, "T N"] | None
-    unit: str = "nats a token above the original's loss"
-    original: float | None = None
-
-    def measure(self, running: RunningModel) -> Mapping[str, float]:
-        """``loss`` and ``cost``; the first model measured is the original."""
-        loss = token_loss(running, self.tokens, self.hidden)
-        self.original = loss if self.original is None else self.original
-        return {"cost": loss - self.original, "loss": loss}
+    losses: Float[Tensor, " T"] | None
+    """Nats per token of each piece; None for encoders."""
+    embeddings: Float[Tensor, "T D"] | None
+    """Of length 1; None for language models."""
 
 
-@dataclass
-class EmbeddingAgreement:
-    """1 - mean cosine to the original embeddings."""
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a model costs against the original."""
 
-    tokens: Int64[Tensor, "T N"]
-    pooling: Literal["mean", "first"]
-    unit: str = "1 - mean cosine to the original embedding"
-    original: Float[Tensor, "T D"] | None = field(default=None, repr=False)
-
-    def measure(self, running: RunningModel) -> Mapping[str, float]:
-        """``cost``, ``cosine``, its least, and ``retrieval``; the first model measured is the original."""
-        embeddings = torch.cat(
-            [
-                pooled(running(tokens).last_hidden_state, self.pooling)
-                for tokens in self.tokens.split(texts_a_pass(self.tokens.shape[1]))
-            ]
-        ).double()
-        embeddings = normalize(embeddings, dim=-1)
-        if self.original is None:
-            self.original = embeddings
-        cosine = (embeddings * self.original).sum(-1).clamp(max=1)
-        same = _nearest(embeddings) == _nearest(self.original)
-        return {
-            "cost": max(0.0, 1 - float(cosine.mean())),
-            "cosine": float(cosine.mean()),
-            "least_cosine": float(cosine.min()),
-            "retrieval": float(same.double().mean()),
-        }
+    cost: float
+    """Nats per token above the original, or 1 - mean cosine to its embeddings."""
+    standard_error: float
+    """Over pieces, paired with the original."""
+    loss: float | None = None
+    """Nats per token; None for encoders."""
+    perplexity_percent: float | None = None
+    """How much larger the perplexity is, in percent; None for encoders."""
+    neighbours_kept: float | None = None
+    """Share of texts whose nearest other text is the same; None for language models."""
 
 
-def cost_meter(running: RunningModel, tokens: Int64[Tensor, "T N"], *, seed: int = 0) -> CostMeter:
-    """The measure that fits what the model was trained for; the original model is measured first, to compare with."""
-    meter: CostMeter
-    if running.objective == "embedding":
-        if len(tokens) < 3:
-            raise InvalidInputError(
-                f"texts: expected at least three to compare embeddings on, got {len(tokens)}; give more text or a "
-                f"smaller --length"
-            )
-        meter = EmbeddingAgreement(tokens, pooling_of(running))
-    elif running.objective == "causal":
-        meter = LanguageLoss(tokens, None)
+def read_pieces(
+    running: RunningModel, pieces: Pieces, *, progress: Progress = silent, what: str = "measure"
+) -> Reading:
+    """Losses or embeddings of ``pieces``."""
+    found, done = [], 0
+    progress(what, 0, len(pieces))
+    with torch.no_grad():
+        for part in pieces.passes():
+            found.append(embed(running, part) if running.objective == "embedding" else _losses(running, part, done))
+            done += len(part)
+            progress(what, done, len(pieces))
+    together = torch.cat(found).double()
+    return Reading(None, together) if running.objective == "embedding" else Reading(together, None)
+
+
+def cost_of(reading: Reading, original: Reading) -> Cost:
+    """The cost of one model against the original, on the same pieces."""
+    if reading.losses is not None and original.losses is not None:
+        extra = Estimate.over((reading.losses - original.losses).tolist())
+        return Cost(
+            cost=extra.mean,
+            standard_error=extra.standard_error,
+            loss=float(reading.losses.mean()),
+            perplexity_percent=100 * math.expm1(extra.mean),
+        )
+    assert reading.embeddings is not None
+    assert original.embeddings is not None
+    lost = Estimate.over((1 - (reading.embeddings * original.embeddings).sum(1).clamp(max=1)).tolist())
+    kept = _nearest(reading.embeddings) == _nearest(original.embeddings)
+    return Cost(cost=lost.mean, standard_error=lost.standard_error, neighbours_kept=float(kept.double().mean()))
+
+
+def hidden_tokens(
+    running: RunningModel, pieces: Pieces, start: int
+) -> tuple[Int64[Tensor, "T N"], Bool[Tensor, "T N"]]:
+    """What a masked model is shown and which tokens are hidden; the same for every model, piece by piece."""
+    mask_token = require_mask_token(running)
+    rows = [
+        torch.rand(pieces.tokens.shape[1], generator=torch.Generator().manual_seed(start + at)) < HIDDEN_SHARE
+        for at in range(len(pieces))
+    ]
+    hidden = torch.stack(rows) & pieces.mask
+    hidden[:, 0] = False  # a special token
+    hidden[:, 1] = True  # at least one in every text
+    return pieces.tokens.masked_fill(hidden, mask_token), hidden
+
+
+def embed(running: RunningModel, pieces: Pieces) -> Float[Tensor, "T D"]:
+    """One vector of length 1 per piece, pooled as the model wants it."""
+    states, mask = run(running, pieces), pieces.mask[..., None]
+    vector = states[:, 0] if pooling_of(running) == "first" else (states * mask).sum(1) / mask.sum(1)
+    return normalize(vector, dim=-1)
+
+
+def token_losses(logits: Float[Tensor, "T N W"], pieces: Pieces) -> tuple[Float[Tensor, "T M"], Bool[Tensor, "T M"]]:
+    """Nats of every token but the first given those before it, and which of them count."""
+    losses = cross_entropy(logits[:, :-1].flatten(0, 1), pieces.tokens[:, 1:].flatten(), reduction="none")
+    return losses.view(len(pieces), -1), pieces.mask[:, 1:]
+
+
+def _losses(running: RunningModel, pieces: Pieces, start: int) -> Float[Tensor, " T"]:
+    if running.objective == "causal":
+        losses, counted = token_losses(run(running, pieces), pieces)
     else:
-        require_mask_token(running)
-        meter = LanguageLoss(tokens, hidden_places(tokens, seed=seed))
-    meter.measure(running)
-    return meter
+        shown, counted = hidden_tokens(running, pieces, start)
+        logits = run(running, pieces, shown)
+        losses = cross_entropy(logits.flatten(0, 1), pieces.tokens.flatten(), reduction="none").view(counted.shape)
+    return (losses * counted).sum(1) / counted.sum(1)
 
 
 def pooling_of(running: RunningModel) -> Literal["mean", "first"]:
@@ -115,16 +139,11 @@ def pooling_of(running: RunningModel) -> Literal["mean", "first"]:
     switched_on = [key for key, value in config.items() if key.startswith("pooling_mode_") and value is True]
     found = config.get("pooling_mode") or switched_on or "none"
     raise InvalidInputError(
-        f"{stated}: expected pooling by the mean or by the first token, got {reprlib.repr(found)}; without "
-        f"texts heads are cut by their weights alone, and no embeddings are compared"
+        f"{stated}: expected pooling by the mean or by the first token, got {reprlib.repr(found)}; without texts "
+        f"(--method weights) no embeddings are compared"
     )
 
 
-def pooled(hidden: Float[Tensor, "T N D"], pooling: Literal["mean", "first"]) -> Float[Tensor, "T D"]:
-    """One vector a text."""
-    return hidden.mean(1) if pooling == "mean" else hidden[:, 0]
-
-
-def _nearest(embeddings: Float[Tensor, "T D"]) -> Int64[Tensor, "T"]:
+def _nearest(embeddings: Float[Tensor, "T D"]) -> Int64[Tensor, " T"]:
     similar = embeddings @ embeddings.mT
     return similar.fill_diagonal_(-torch.inf).argmax(-1)

@@ -1,235 +1,193 @@
-"""A trained model with smaller heads: prepared once, cut at any rank, measured, and put back as it was.
-
-The upper edge seen from the other side: if random attention stops gaining rank beyond a head dimension, a trained model
-may be able to do without some of its own. How many, is measured, never assumed.
-"""
+"""From samples to a cut model: directions of every vector, ranks within a budget, modules in the place of others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
-import numpy as np
 import torch
-from jaxtyping import Float, Int64
-from torch import Tensor
+from torch import Tensor, nn
 
-from rankwise.errors import InvalidInputError, require_number
-from rankwise.measure.bisection import smallest
-from rankwise.models.files.source import ModelSource
-from rankwise.models.layouts import LayerRef, LayerWeights, TensorSlice, load_layer, place
-from rankwise.models.running.model import AttentionCall, RunningModel
-from rankwise.reduce.cost import CostMeter
-from rankwise.reduce.moments import LayerMoments, MomentSums, weight_moments
-from rankwise.reduce.reduced_layer import ReducedLayer, ReducibleLayer, why_not_reducible
+from rankwise.errors import InvalidInputError
+from rankwise.progress import Progress, silent
+from rankwise.reduce.allocation import allocated_ranks, uniform_ranks
+from rankwise.reduce.bottleneck import Bottleneck, bottleneck
+from rankwise.reduce.calibration import Samples
+from rankwise.reduce.head_modules import HeadPlan, empty_head_plan, head_modules, head_plan
+from rankwise.reduce.latent_modules import (
+    LatentPlan,
+    empty_latent_plan,
+    joint_map,
+    latent_modules,
+    latent_plan,
+)
+from rankwise.reduce.linear_modules import replaced
+from rankwise.reduce.methods import METHODS, MethodName
+from rankwise.reduce.methods.vectors import Vectors
+from rankwise.reduce.sites import Site
 
-Method = Literal["activations", "weights"]
-Progress = Callable[[str], None]
+Allocation = Literal["allocated", "uniform"]
+Cut: TypeAlias = LatentPlan | HeadPlan
 
 
 @dataclass(frozen=True)
-class Reducer:
-    """The layers of one model, ready to be cut. ``untouched`` are those that cannot, with the reason."""
+class Directions:
+    """The bottlenecks of a site: one of a latent; of heads, those of the keys (where they are cut), then the values."""
 
-    source: ModelSource
-    architecture: str
-    layers: Mapping[Method, tuple[ReducibleLayer, ...]]
-    untouched: tuple[tuple[str, str], ...]
-
-    @property
-    def methods(self) -> tuple[Method, ...]:
-        """By activations, where texts were given, and by weights."""
-        return tuple(self.layers)
-
-    @property
-    def rank(self) -> int:
-        """The largest rank of any head."""
-        return max(layer.ref.rank for layer in self.layers["weights"])
-
-    def cut(self, rank: int, value_rank: int | None = None, *, method: Method) -> list[ReducedLayer]:
-        """Every layer at ``rank``; layers that are smaller stay as they are."""
-        return [layer.reduce(rank, value_rank) for layer in self.layers[method]]
+    site: Site
+    found: tuple[Bottleneck, ...]
 
 
-def prepare(
-    source: ModelSource,
-    running: RunningModel | None = None,
-    tokens: Int64[Tensor, "T N"] | None = None,
+def find_directions(
+    model: nn.Module,
+    sites: Sequence[Site],
+    samples: Sequence[Samples] | None,
+    method: MethodName,
     *,
-    progress: Progress | None = None,
-) -> Reducer:
-    """Read every layer, and run ``tokens`` through the model to collect second moments, if both are given."""
-    placement = place(source)
-    reasons = {ref: why_not_reducible(ref) or _why_not_written(source, ref) for ref in placement.layers}
-    refs = [ref for ref, reason in reasons.items() if reason is None]
-    untouched = [(ref.name, reason) for ref, reason in reasons.items() if reason is not None]
-    untouched += [(item.what, item.reason) for item in placement.unsupported]
-    if not refs:
-        raise InvalidInputError(
-            f"{source.path}: expected layers whose heads can be cut, got none: {untouched[0][0]}: {untouched[0][1]}"
-        )
-    weights = [load_layer(source, ref) for ref in refs]
-    by_weights = [weight_moments(one) for one in weights]
-    layers: dict[Method, tuple[ReducibleLayer, ...]] = {}
-    judges: Sequence[LayerMoments | None] = [None] * len(refs)
-    if running is not None and tokens is not None:
-        by_activations = _collected(running, weights, tokens, progress)
-        judges = by_activations
-        layers["activations"] = tuple(
-            ReducibleLayer(one, moments, rival=rival)
-            for one, moments, rival in zip(weights, by_activations, by_weights, strict=True)
-        )
-    layers["weights"] = tuple(
-        ReducibleLayer(one, moments, judge=judge)
-        for one, moments, judge in zip(weights, by_weights, judges, strict=True)
-    )
-    return Reducer(source, placement.architecture, layers, tuple(untouched))
+    progress: Progress = silent,
+) -> list[Directions]:
+    """Every direction of every vector that can be cut, by ``method``."""
+    answer = []
+    for at, site in enumerate(sites):
+        progress(f"directions by {method}", at, len(sites))
+        vectors = _vectors(model, site, None if samples is None else samples[at])
+        answer.append(Directions(site, tuple(bottleneck(METHODS[method].metric(one)) for one in vectors)))
+    progress(f"directions by {method}", len(sites), len(sites))
+    return answer
 
 
-def _why_not_written(source: ModelSource, ref: LayerRef) -> str | None:
-    """Cut weights would need new scales beside their codes, which are not made here."""
-    coded = sorted({source.info(name).dtype for name in ref.tensors if source.is_float8(name)})
-    return f"stored as {', '.join(coded)} with scales, which cannot be written back" if coded else None
+def budget(sites: Sequence[Site], keep: float) -> int:
+    """How many directions a share ``keep`` leaves: of the cached numbers, or of the coordinates that can be cut."""
+    if not 0 < keep <= 1:
+        raise InvalidInputError(f"--keep: expected a share above 0, at most 1, got {keep:g}")
+    whole = sum(site.cached_numbers if site.kind != "heads" else sum(_sizes(site)) for site in sites)
+    fixed = sum(site.shared_key for site in sites)
+    return max(len(sites), round(keep * whole) - fixed)
 
 
-def _collected(
-    running: RunningModel, weights: Sequence[LayerWeights], tokens: Tensor, progress: Progress | None
-) -> list[LayerMoments]:
-    blocks = dict(zip(module_names(running, [one.ref for one in weights]), weights, strict=True))
-    sums = {name: MomentSums(one) for name, one in blocks.items()}
-
-    def visit(call: AttentionCall) -> None:
-        if call.name in sums:
-            sums[call.name].add(call)
-
-    for number in range(len(tokens)):
-        running.watch(tokens[number : number + 1], visit)
-        if progress is not None:
-            progress("second moments")
-    return [sums[name].moments() for name in blocks]
-
-
-def module_names(running: RunningModel, refs: Sequence[LayerRef]) -> list[str]:
-    """The path of the attending module that each layer's queries belong to."""
-    parameters = dict(running.model.named_parameters())
-    names = []
-    for ref in refs:
-        parameter = parameter_name(parameters, ref.q.tensor)
-        owners = [name for name in running.attention_names() if parameter.startswith(f"{name}.")]
-        if len(owners) != 1:
-            raise InvalidInputError(f"{ref.name}: expected one attending module with {parameter}, got {len(owners)}")
-        names.append(owners[0])
-    return names
+def cut_to(
+    model: nn.Module,
+    directions: Sequence[Directions],
+    *,
+    total: int | None = None,
+    rank: int | None = None,
+    allocation: Allocation = "allocated",
+) -> list[Cut]:
+    """Cuts with ``total`` directions in all, or ``rank`` in every latent or head."""
+    spectra = [one.spectrum for each in directions for one in each.found]
+    if rank is not None:
+        most = max(map(len, spectra))
+        if not 1 <= rank <= most:
+            raise InvalidInputError(f"--rank: expected 1 to {most}, the size of the vectors that are cut, got {rank}")
+        ranks = tuple(min(rank, len(one)) for one in spectra)
+    else:
+        assert total is not None
+        ranks = (allocated_ranks if allocation == "allocated" else uniform_ranks)(spectra, total)
+    left = iter(ranks)
+    return [_cut(model, each, [next(left) for _ in each.found]) for each in directions]
 
 
-def parameter_name(parameters: Mapping[str, Tensor], tensor: str) -> str:
-    """The model's name for a tensor of the file: the same, or the same behind (or without) a prefix."""
-    if tensor in parameters:
-        return tensor
-    found = [name for name in parameters if name.endswith(f".{tensor}") or tensor.endswith(f".{name}")]
-    if len(found) != 1:
-        raise InvalidInputError(f"{tensor}: expected one parameter of that name in the model, got {len(found)}")
-    return found[0]
+def empty_cut(model: nn.Module, site: Site, ranks: Sequence[int]) -> Cut:
+    """A cut of known ranks whose tensors are zero, to be filled from a file."""
+    if site.kind != "heads":
+        (rank,) = ranks
+        return empty_latent_plan(model, site, rank)
+    heads = len(site.k.index)
+    keys = ranks[:heads] if site.cut_keys else None
+    return empty_head_plan(model, site, keys, ranks[-heads:])
 
 
-def changed_tensors(source: ModelSource, layers: Sequence[ReducedLayer]) -> dict[str, Float[np.ndarray, "..."]]:
-    """The stored tensors of the layers, in their own shape, with the heads cut; without those that stay equal."""
-    changed: dict[str, Float[np.ndarray, "..."]] = {}
-    for layer in layers:
-        for name, block in layer.same_shape().items():
-            where: TensorSlice | None = getattr(layer.ref, name)
-            if where is not None:
-                stored = changed[where.tensor] if where.tensor in changed else source.read(where.tensor)
-                changed[where.tensor] = where.put(stored, block.astype(stored.dtype))
-    return {name: value for name, value in changed.items() if not np.array_equal(value, source.read(name))}
+def ranks_of(cut: Cut) -> tuple[int, ...]:
+    """The ranks of a cut's vectors, in the order of ``Directions.found``."""
+    return (cut.rank,) if isinstance(cut, LatentPlan) else (*(cut.key_ranks or ()), *cut.value_ranks)
+
+
+def modules_of(model: nn.Module, cuts: Sequence[Cut]) -> dict[str, nn.Module]:
+    """The modules of all cuts under the paths of those they replace."""
+    return {
+        path: module
+        for cut in cuts
+        for path, module in (
+            latent_modules(model, cut) if isinstance(cut, LatentPlan) else head_modules(model, cut)
+        ).items()
+    }
+
+
+@dataclass(frozen=True)
+class Installed:
+    """Cuts that are in a model: their modules, and those that stood there before, by path."""
+
+    cuts: tuple[Cut, ...]
+    modules: Mapping[str, nn.Module]
+    originals: Mapping[str, nn.Module]
 
 
 @contextmanager
-def cut_model(running: RunningModel, source: ModelSource, layers: Sequence[ReducedLayer]) -> Iterator[RunningModel]:
-    """The running model with its heads cut, for a while."""
-    parameters = dict(running.model.named_parameters())
-    changed = {parameter_name(parameters, name): value for name, value in changed_tensors(source, layers).items()}
-    kept = {name: parameters[name].detach().clone() for name in changed}
+def cut_model(model: nn.Module, cuts: Sequence[Cut], *, dtype: torch.dtype = torch.float32) -> Iterator[Installed]:
+    """``model`` with the cuts in place, for a while; their numbers rounded as ``dtype`` will store them."""
+    modules = modules_of(model, cuts)
+    round_factors(modules, dtype)
+    originals = replaced(model, modules)
     try:
-        with torch.no_grad():
-            for name, value in changed.items():
-                parameters[name].copy_(torch.from_numpy(value))
-        yield running
+        yield Installed(tuple(cuts), modules, originals)
     finally:
-        with torch.no_grad():
-            for name, original in kept.items():
-                parameters[name].copy_(original)
+        replaced(model, originals)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CutPoint:
-    """What one cut costs; ``lost`` is the mean share of the squared scores that is missing."""
-
-    method: Method
-    rank: int
-    value_rank: int | None
-    lost: float
-    measured: Mapping[str, float]
+def round_factors(modules: Mapping[str, nn.Module], dtype: torch.dtype) -> None:
+    """Give the new modules the values they will have when they are read back, so that they are measured as stored."""
+    with torch.no_grad():
+        for value in new_tensors(modules).values():
+            value.copy_(value.to(dtype))
 
 
-def measure_cut(
-    reducer: Reducer,
-    running: RunningModel,
-    meter: CostMeter,
-    rank: int,
-    value_rank: int | None = None,
-    *,
-    method: Method,
-    only: int | None = None,
-) -> CutPoint:
-    """Cut all layers (or ``only`` one), measure, put back."""
-    if only is None:
-        layers = reducer.cut(rank, value_rank, method=method)
-    else:
-        layers = [reducer.layers[method][only].reduce(rank, value_rank)]
-    with cut_model(running, reducer.source, layers):
-        measured = meter.measure(running)
-    shares = [share for layer in layers for share in layer.lost]
-    return CutPoint(method=method, rank=rank, value_rank=value_rank, lost=sum(shares) / len(shares), measured=measured)
+def new_tensors(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
+    """Every parameter of the new modules once, by its name in the model."""
+    found: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for path, module in modules.items():
+        for name, value in module.named_parameters():
+            if id(value) not in seen:
+                seen.add(id(value))
+                found[f"{path}.{name}"] = value
+    return found
 
 
-def smallest_cut(
-    reducer: Reducer,
-    cost: Callable[[int], float],
-    *,
-    tolerance: float,
-    value_rank: int | None = None,
-) -> int:
-    """The smallest rank whose cost is within ``tolerance``, by bisection; the cost is taken to fall with the rank.
+def _cut(model: nn.Module, directions: Directions, ranks: Sequence[int]) -> Cut:
+    site, found = directions.site, directions.found
+    if site.kind != "heads":
+        return latent_plan(model, site, found[0], ranks[0])
+    heads = len(site.k.index)
+    if not site.cut_keys:
+        return head_plan(model, site, None, None, found, ranks)
+    return head_plan(model, site, found[:heads], ranks[:heads], found[heads:], ranks[heads:])
 
-    The answer's own cost has been measured; that a smaller rank is not cheaper by accident has not. With values cut to
-    ``value_rank`` even the full rank may cost too much.
-    """
-    require_number("tolerance", tolerance, minimum=0)
-    choices = rank_choices(reducer)
-    if value_rank is not None and (least := cost(choices[-1])) > tolerance:
-        raise InvalidInputError(
-            f"--rank auto: expected a rank that costs at most {tolerance:g}, got none: --value-rank {value_rank} alone "
-            f"costs {least:.3g}; cut values less, or allow more with --tolerance"
+
+def _sizes(site: Site) -> list[int]:
+    """Coordinates of the vectors that ``_vectors`` lists for a block of heads."""
+    keys = [site.k.index.shape[1]] * len(site.k.index) if site.cut_keys else []
+    return keys + [site.v.index.shape[1]] * len(site.v.index)
+
+
+def _vectors(model: nn.Module, site: Site, samples: Samples | None) -> list[Vectors]:
+    weight, bias = joint_map(model, site)
+    x = None if samples is None else samples.x
+    g = None if samples is None else samples.g
+    size = 1.0 if samples is None else samples.g_size
+    if site.kind == "mla":
+        return [Vectors(weight, bias, (len(weight),), x, g, size)]
+    if site.kind == "joint":
+        return [Vectors(weight, bias, (site.k.index.size, site.v.index.size), x, g, size)]
+    sizes = _sizes(site)
+    start = len(weight) - sum(sizes)  # keys that are not cut come first
+    bounds = torch.tensor([start, *sizes]).cumsum(0).tolist()
+    return [
+        Vectors(
+            weight[low:high], bias[low:high], (high - low,),
+            None if x is None else x[:, low:high], None if g is None else g[..., low:high], size,
         )
-    # the full rank, last of them, changes nothing
-    return choices[smallest(lambda place: cost(choices[place - 1]) <= tolerance, len(choices)) - 1]
-
-
-def rank_choices(reducer: Reducer) -> list[int]:
-    """The ranks that every layer can be cut to: even where all coordinates rotate."""
-    whole_pairs = any(
-        layer.ref.rope is not None and layer.ref.rope.dims == layer.ref.rank for layer in reducer.layers["weights"]
-    )
-    partly = any(layer.ref.rope is not None for layer in reducer.layers["weights"])
-    start = 2 if partly else 1
-    return list(range(start, reducer.rank + 1, 2 if whole_pairs else 1))
-
-
-def curve_ranks(reducer: Reducer) -> list[int]:
-    """A handful of ranks for a picture, largest first."""
-    choices = rank_choices(reducer)
-    wanted = [reducer.rank * eighths / 16 for eighths in (16, 14, 12, 10, 8, 6, 4, 3, 2, 1)]
-    return sorted({max(c for c in choices if c <= max(w, choices[0])) for w in wanted}, reverse=True)
+        for low, high in itertools.pairwise(bounds)
+    ]  # fmt: skip

@@ -21,13 +21,14 @@ from rankwise.audit.report import AuditReport
 from rankwise.choose.document import NOT_PROVED, Choice
 from rankwise.errors import InvalidInputError, MissingExtraError
 from rankwise.need.document import NeedReport
+from rankwise.reduce.document import Reduction
 from rankwise.report.headline import Figure, best, refutations, trade_offs
 from rankwise.report.store_data import StoreData
 from rankwise.whole_file import write_whole
 
 _SCRIPTS = (
     *("dom", "scale", "chart", "figure", "table", "closed_forms", "provenance", "curves", "training", "attention"),
-    *("runs", "heatmap", "audit", "need", "choice", "explorer", "main"),
+    *("runs", "heatmap", "audit", "need", "reduction", "choice", "explorer", "main"),
 )
 _FIRST_FIGURES = 4
 
@@ -39,7 +40,7 @@ class PageContent:
     store: StoreData | None = None
     audit: AuditReport | None = None
     need: NeedReport | None = None
-    reduction: Mapping[str, Any] | None = None
+    reduction: Reduction | None = None
     choice: Choice | None = None
     advice: Mapping[str, Any] | None = None
 
@@ -73,7 +74,7 @@ def build_page(content: PageContent) -> str:
     if content.choice is not None:
         blocks["data-choice"] = content.choice.to_json()
     if content.reduction is not None:
-        blocks["data-reduce"] = content.reduction
+        blocks["data-reduce"] = content.reduction.to_json()
     page: str = (
         _environment()
         .get_template("page.html.j2")
@@ -94,6 +95,7 @@ def build_page(content: PageContent) -> str:
             reduction=content.reduction,
             choice=content.choice,
             not_proved=NOT_PROVED,
+            reduction_rows=[] if content.reduction is None else content.reduction.changes(),
             advice=content.advice,
             until=_day(store.until) if store is not None else None,
             units=list(dict.fromkeys(setting.task.unit for setting in store.settings)) if store is not None else [],
@@ -148,6 +150,8 @@ def _title(figures: list[Figure], content: PageContent) -> str:
     if content.need is not None:
         worst, asked = content.need.most_demanding, content.need.settings
         return f"This data needs rank {worst.need} of {worst.dim} for error {asked.target:g}"
+    if content.reduction is not None:
+        return f"{content.reduction.model}: {content.reduction.judgement}"
     return "How much rank, and how many heads?"
 
 

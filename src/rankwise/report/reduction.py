@@ -1,65 +1,55 @@
-"""What smaller heads cost: cost against rank for both ways of cutting, and each layer cut alone."""
+"""The frontier of a reduction: cost against the share that is kept, and against parameters, for all methods."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rankwise.report.figures import COLOURS, GUIDE, label_level, new_figure
+from rankwise.reduce.document import Reduction
+from rankwise.report.figures import new_figure
 from rankwise.report.panels import Series, draw_series
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_LABELS = {"activations": "by activations", "weights": "by weights alone"}
 
-
-def draw_reduction(document: Mapping[str, Any], *, title: str | None = None) -> Figure:
-    """The figure of a document ``rankwise-reduction/1`` with a curve."""
-    alone = document["sensitivity"]
-    figure = new_figure(8.4 if alone else 4.6, 3.6)
-    panels = figure.subplots(1, 2 if alone else 1, squeeze=False)[0]
-    axes = panels[0]
-    by_method = [
-        (method, sorted((point["rank"], point["cost"]) for point in document["curve"] if point["method"] == method))
-        for method in _LABELS
-    ]
-    draw_series(
-        axes,
-        [
-            Series(label=_LABELS[method], x=[rank for rank, _ in points], y=[cost for _, cost in points])
-            for method, points in by_method
-            if points
-        ],
-    )
-    full = document["original_rank"]
-    ranks = sorted({point["rank"] for point in document["curve"]})
-    axes.axvline(document["rank"], color=GUIDE, linewidth=0.9, linestyle=":", zorder=1)
-    if document["tolerance"] is not None:
-        label_level(axes, document["tolerance"], f"tolerance {document['tolerance']:g}", at=0.01)
-    axes.annotate(
-        f"rank {document['rank']}",
-        (document["rank"], 0.97),
-        xycoords=("data", "axes fraction"),
-        xytext=(3, 0),
-        textcoords="offset points",
-        fontsize=8,
-        color=GUIDE,
-    )
-    axes.set_xticks([rank for rank in ranks if rank % 4 == 0 or rank == min(ranks)])
-    axes.set_xlim(0, full + 1)
-    axes.set_xlabel(f"rank kept of each head ({full} in the model)")
-    axes.set_ylabel(f"cost: {document['cost_unit']}")
-    axes.set_ylim(bottom=min(0.0, *(point["cost"] for point in document["curve"])))
-    axes.legend()
-    axes.set_title(title or str(document["model"]))
-    if alone:
-        side = panels[1]
-        places = range(len(alone))
-        side.barh(places, [point["cost"] for point in alone], color=COLOURS[0])
-        side.set_yticks(list(places), [point["layer"] for point in alone], fontsize=8 if len(alone) <= 12 else 5)
-        side.invert_yaxis()
-        side.set_xlabel(f"cost at rank {document['rank']}")
-        side.locator_params(axis="x", nbins=4)
-        side.set_title("each layer cut alone")
+def draw_frontier(report: Reduction, *, title: str | None = None) -> Figure:
+    """Two panels, with one standard error on either side of every point."""
+    figure = new_figure(8.4, 3.6)
+    shares, sizes = figure.subplots(1, 2, sharey=True)
+    methods = dict.fromkeys(point.method for point in report.frontier)
+    for axes, label in ((shares, "kept of the cache, %"), (sizes, "parameters of the model, millions")):
+        series = []
+        for method in methods:
+            points = sorted(
+                (
+                    100 * point.keep if axes is shares else point.parameters / 1e6,
+                    max(point.cost.cost, 1e-5),
+                    point.cost.standard_error,
+                )
+                for point in report.frontier
+                if point.method == method
+            )
+            x, y, error = zip(*points, strict=True)
+            series.append(Series(label=method, x=list(x), y=list(y), spread=list(error)))
+        draw_series(axes, series)
+        axes.set_yscale("log")
+        axes.set_xlabel(label if report.cache_numbers.before or axes is sizes else "kept of the heads' coordinates, %")
+    shares.set_ylabel(f"cost: {report.unit}")
+    shares.legend()
+    figure.suptitle(title or report.model)
     return figure
+
+
+def frontier_rows(report: Reduction) -> list[dict[str, float | str | None]]:
+    """The points as rows of a table."""
+    return [
+        {
+            "method": point.method,
+            "keep": point.keep,
+            "parameters": point.parameters,
+            "cost": point.cost.cost,
+            "standard_error": point.cost.standard_error,
+            "neighbours_kept": point.cost.neighbours_kept,
+        }
+        for point in report.frontier
+    ]

@@ -53,34 +53,3 @@ function initNeed(data) {
       { label: "PCA", value: (m) => m.need_pca }, { label: "random", value: (m) => m.need_random }, { label: "isotropic", value: (m) => m.need_isotropic }, { label: "participation ratio", value: (m) => m.participation_ratio.keys }] }));
   }
 }
-
-function initReduce(data) {
-  const host = byId("reduction-body");
-  if (!host || !data) return;
-  const saved = data.savings, ratio = ({ before, after }) => `${shown(before)} → ${shown(after)}`;
-  host.append(h("div", { class: "cards" },
-    card(`${shown(data.original_rank)} → ${shown(data.rank)}`, "rank of a head", data.chosen === "given" ? "as asked for" : `the smallest within ${shown(data.tolerance)}`),
-    card(data.cost ? shown(data.cost.cost) : "–", "cost", data.cost ? data.cost_unit : "not measured: no texts"),
-    card(ratio(saved.attention_parameters), "attention parameters", "as factors"),
-    card(ratio(saved.kv_cache_bytes_per_token), "bytes of keys and values a token", "")));
-  const methods = distinct(data.curve.map((point) => point.method)), unit = data.cost_unit ?? "cost";
-  const draw = (title, x, series, table) => {
-    const legend = h("ul", { class: "legend" }), panel = h("div", { class: "panel wide" }), under = h("div", {});
-    host.append(legend, panel, under);
-    const chart = lineChart(panel);
-    chart({ title, describe: `${title}. The table below has the numbers.`, x, y: { label: unit, log: false }, levels: data.tolerance === null ? [] : [{ name: `tolerance ${shown(data.tolerance)}`, y: data.tolerance }], series });
-    drawLegend(legend, chart.legend());
-    underChart(under, title, () => [chart], table);
-  };
-  const pointOf = (x, point, name) => ({ x, y: point.cost, tip: () => [name, ["cost", shown(point.cost)], ["scores lost", shown(point.lost_scores)]] });
-  if (data.curve.length) {
-    draw("What a smaller rank costs", { label: "rank of a head", log: true, ticks: distinct(data.curve.map((point) => point.rank)) },
-      methods.map((method, at) => ({ name: `directions by ${method}`, tone: `s${at}`, marker: at, points: data.curve.filter((point) => point.method === method).sort((a, b) => a.rank - b.rank).map((point) => pointOf(point.rank, point, `Rank ${point.rank}, by ${method}`)) })),
-      () => ({ columns: Object.keys(data.curve[0]), rows: data.curve.map((point) => Object.values(point)) }));
-  }
-  if (data.sensitivity.length) {
-    draw(`Each layer cut to rank ${shown(data.rank)} alone`, { label: "layer", log: false, ticks: data.sensitivity.map((_, at) => at) },
-      [{ name: "one layer cut", tone: "s0", marker: 0, line: false, points: data.sensitivity.map((point, at) => pointOf(at, point, point.layer)) }],
-      () => ({ columns: Object.keys(data.sensitivity[0]), rows: data.sensitivity.map((point) => Object.values(point)) }));
-  }
-}

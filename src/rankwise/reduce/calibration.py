@@ -1,0 +1,173 @@
+"""Samples of the vectors that are to be cut, and the gradients of the loss by them, from a pass over texts.
+
+The loss is one whose gradients have the curvature of what the cost measures as their second moment: for language
+models the log-likelihood of labels, once those of the text and once labels that the model itself draws (the Fisher
+information of its predictions; both together were best on validation text); for encoders the embedding times a
+random vector (the Gauss-Newton matrix of the squared distance of embeddings).
+
+Legend: T tokens, K losses, n coordinates of the vector of a site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from rankwise.models.running.model import RunningModel
+from rankwise.progress import Progress, silent
+from rankwise.reduce.cost import embed, hidden_tokens
+from rankwise.reduce.pieces import Pieces, run
+from rankwise.reduce.sites import Site
+
+_PROBES = 4
+"""Random directions per text at which an embedding is differentiated: each is a backward pass over a short text."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The vector of one site at T tokens; in half precision, since only second moments are taken of it."""
+
+    x: Float[Tensor, "T n"]
+    g: Float[Tensor, "K T n"] | None
+    """Gradients of K losses, in units of ``g_size``."""
+    g_size: float
+
+
+def collect(
+    running: RunningModel,
+    sites: Sequence[Site],
+    pieces: Pieces,
+    *,
+    gradients: bool,
+    folder: Path | None = None,
+    progress: Progress = silent,
+) -> list[Samples]:
+    """Samples of every site's vector, in the order of ``sites``.
+
+    - ``folder``: keeps what is done pass by pass, so that an interrupted collection continues; None: keeps nothing.
+    """
+    parts: list[dict[str, Tensor]] = []
+    passes = list(pieces.passes())
+    for number, part in enumerate(passes):
+        progress("calibrate", number, len(passes))
+        kept = None if folder is None else folder / f"pass-{number}.safetensors"
+        if kept is not None and kept.is_file():
+            parts.append(load_file(kept))
+            continue
+        parts.append(_collect_pass(running, sites, part, number, gradients))
+        if kept is not None:
+            draft = kept.with_suffix(".new")
+            save_file(parts[-1], draft)
+            draft.replace(kept)
+    progress("calibrate", len(passes), len(passes))
+    return [_joined(parts, at, gradients) for at in range(len(sites))]
+
+
+def _collect_pass(
+    running: RunningModel, sites: Sequence[Site], pieces: Pieces, number: int, gradients: bool
+) -> dict[str, Tensor]:
+    real = pieces.mask.flatten()
+    with _tapped(running, sites) as taps, torch.set_grad_enabled(gradients):
+        scalars = _scalars(running, pieces, number)
+        vectors = [part for site in range(len(sites)) for part in taps[site]]
+        found = {
+            f"x{at}": torch.cat([part.detach().flatten(0, -2)[real] for part in taps[at]], -1).half()
+            for at in range(len(sites))
+        }
+        if not gradients:
+            return found
+        slopes: list[list[Tensor]] = [[] for _ in sites]
+        for last, scalar in scalars:
+            grads = iter(torch.autograd.grad(scalar, vectors, retain_graph=not last))
+            for at in range(len(sites)):
+                slopes[at].append(torch.cat([next(grads).flatten(0, -2)[real] for _ in taps[at]], -1))
+    for at, slope in enumerate(slopes):
+        together = torch.stack(slope)
+        size = together.square().mean().sqrt().clamp_min(1e-30)
+        found[f"g{at}"], found[f"s{at}"] = (together / size).half(), size
+    return found
+
+
+def _scalars(running: RunningModel, pieces: Pieces, number: int) -> Iterator[tuple[bool, Tensor]]:
+    """What to differentiate, and whether it is the last of its pass."""
+    generator = torch.Generator().manual_seed(number)
+    if running.objective == "embedding":
+        vectors = embed(running, pieces)
+        draws = [torch.randn(vectors.shape, generator=generator) for _ in range(_PROBES)]
+        return ((at == _PROBES - 1, (vectors * draw).sum()) for at, draw in enumerate(draws))
+    if running.objective == "causal":
+        logits, counted = run(running, pieces)[:, :-1], pieces.mask[:, 1:]
+    else:
+        shown, counted = hidden_tokens(running, pieces, number * len(pieces))
+        logits = run(running, pieces, shown)
+    wanted = pieces.tokens[:, 1:] if running.objective == "causal" else pieces.tokens
+    told = torch.log_softmax(logits[counted], -1)
+    drawn = torch.multinomial(told.detach().exp(), 1, generator=generator)
+    labels = (wanted[counted][:, None], drawn)
+    return ((at == 1, told.gather(-1, label).sum()) for at, label in enumerate(labels))
+
+
+@contextmanager
+def _tapped(running: RunningModel, sites: Sequence[Site]) -> Iterator[list[list[Tensor]]]:
+    """The parts of each site's vector as the model makes them: outputs of k and v, or the input of MLA's second map."""
+    taps: list[list[Tensor]] = [[] for _ in sites]
+    hooks = []
+
+    def enter(_: object, given: tuple[Tensor, ...], out: Tensor) -> Tensor:
+        return out.requires_grad_() if torch.is_grad_enabled() and not out.requires_grad else out
+
+    frozen = [(weight, weight.requires_grad) for weight in running.model.parameters()]
+    for weight, _ in frozen:
+        weight.requires_grad_(False)
+    for module in running.model.modules():
+        if isinstance(module, nn.Embedding):
+            hooks.append(module.register_forward_hook(enter))
+    for at, site in enumerate(sites):
+        for rows in (site.k,) if site.kind == "mla" else (site.k, site.v):
+            columns = torch.from_numpy(rows.index.ravel())
+
+            def tap(
+                _: object,
+                given: tuple[Tensor, ...],
+                out: Tensor,
+                site: Site = site,
+                at: int = at,
+                columns: Tensor = columns,
+            ) -> Tensor | None:
+                if site.kind == "mla":
+                    taps[at].append(given[0])
+                    return None
+                if out.shape[-1] == len(columns) and bool((columns.diff() == 1).all()):
+                    taps[at].append(out)
+                    return None
+                part = out[..., columns]
+                taps[at].append(part)
+                changed = out.clone()  # so that the gradient flows through the part that is tapped
+                changed[..., columns] = part
+                return changed
+
+            hooks.append(running.model.get_submodule(rows.module).register_forward_hook(tap))
+    try:
+        yield taps
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for weight, before in frozen:
+            weight.requires_grad_(before)
+
+
+def _joined(parts: Sequence[dict[str, Tensor]], at: int, gradients: bool) -> Samples:
+    """The samples of one site, taken out of the passes they are in, so that memory holds them once."""
+    x = torch.cat([part.pop(f"x{at}") for part in parts])
+    if not gradients:
+        return Samples(x, None, 1.0)
+    sizes = [float(part.pop(f"s{at}")) for part in parts]
+    g = [part.pop(f"g{at}") * (size / max(sizes)) for part, size in zip(parts, sizes, strict=True)]
+    return Samples(x, torch.cat(g, 1), max(sizes))

@@ -1,0 +1,20 @@
+"""Directions by activations: principal components of what the texts make, keys and values with equal weight.
+
+The joint latent of MHA2MLA with balanced scales; on encoders, whitened truncation (SVD-LLM).
+"""
+
+from __future__ import annotations
+
+from rankwise.errors import InvalidInputError
+from rankwise.reduce.bottleneck import Metric
+from rankwise.reduce.methods.vectors import Vectors
+
+
+def activations_metric(vectors: Vectors) -> Metric:
+    """``C = E[(x - mean)(x - mean)^T]``; keys and values count alike."""
+    if vectors.samples is None:
+        raise InvalidInputError("--method activations: expected texts to run the model on (--text FILE), got none")
+    x = vectors.samples.double()
+    mean = x.mean(0)
+    spread = (x - mean).mT @ (x - mean) / len(x)
+    return Metric(mean, spread, vectors.balance(spread))

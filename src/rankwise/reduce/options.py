@@ -1,0 +1,45 @@
+"""What a user asks of a reduction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rankwise.errors import InvalidInputError, require_int, require_number
+from rankwise.reduce.cutting import Allocation
+from rankwise.reduce.methods import MethodName
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReductionOptions:
+    """Exactly one of ``keep``, ``rank`` and ``tolerance`` is given."""
+
+    keep: float | None = None
+    """Share of the cached numbers (of encoders: of the heads' coordinates) that stays."""
+    rank: int | None = None
+    """Size of every latent, or rank of every head."""
+    tolerance: float | None = None
+    """The smallest share of 5 %, 10 %, ... within this cost is chosen."""
+    method: MethodName = "fisher"
+    allocation: Allocation = "allocated"
+    heal: float = 0.0
+    """Minutes."""
+    context: int = 1024
+    """Tokens before generation is measured; 0 leaves it out."""
+    recall: bool = True
+    """Whether copying is tried."""
+    frontier: bool = False
+    """Whether all methods are measured at several shares."""
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("keep", "rank", "tolerance") if getattr(self, name) is not None]
+        if len(given) != 1:
+            said = " and ".join(f"--{name}" for name in given) or "none"
+            raise InvalidInputError(f"expected one of --keep SHARE, --rank K and --tolerance COST, got {said}")
+        if self.keep is not None and not 0 < require_number("--keep", self.keep) <= 1:
+            raise InvalidInputError(f"--keep: expected a share above 0, at most 1, got {self.keep:g}")
+        if self.rank is not None:
+            require_int("--rank", self.rank, minimum=1)
+        if self.tolerance is not None:
+            require_number("--tolerance", self.tolerance, minimum=0)
+        require_number("--heal", self.heal, minimum=0)
+        require_int("--context", self.context, minimum=0)

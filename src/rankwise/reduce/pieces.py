@@ -1,0 +1,92 @@
+"""Texts as a model reads them: pieces of one length cut from a stream, or whole records, padded and masked.
+
+Legend: T pieces, N tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Bool, Int64
+from torch import Tensor
+
+from rankwise.errors import InvalidInputError
+from rankwise.models.running.model import RunningModel
+
+TOKENS_A_PASS = 1024
+"""Enough to keep a CPU busy; the gradients of a pass must fit into memory."""
+_MAX_RECORDS_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Token ids; ``real`` is False at padding, None where there is none."""
+
+    tokens: Int64[Tensor, "T N"]
+    source: tuple[str, ...]
+    real: Bool[Tensor, "T N"] | None = None
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, which: slice) -> Pieces:
+        return Pieces(self.tokens[which], self.source, None if self.real is None else self.real[which])
+
+    def pick(self, which: Sequence[int]) -> Pieces:
+        """Some of the pieces, by number."""
+        rows = torch.tensor(which, dtype=torch.int64)
+        return Pieces(self.tokens[rows], self.source, None if self.real is None else self.real[rows])
+
+    @property
+    def mask(self) -> Bool[Tensor, "T N"]:
+        """True at tokens, False at padding."""
+        return torch.ones_like(self.tokens, dtype=torch.bool) if self.real is None else self.real
+
+    def passes(self) -> Iterator[Pieces]:
+        """The pieces in groups that are run together."""
+        together = max(1, TOKENS_A_PASS // self.tokens.shape[1])
+        for start in range(0, len(self), together):
+            yield self[start : start + together]
+
+
+def read_records(file: Path, running: RunningModel, *, length: int, limit: int) -> Pieces:
+    """One record a line, with its special tokens; cut at ``length`` where longer, padded on the right where shorter."""
+    tokenizer = running.tokenizer
+    if tokenizer is None:
+        raise InvalidInputError("--records: expected a model directory with a tokenizer, got none")
+    try:
+        if file.stat().st_size > _MAX_RECORDS_BYTES:
+            raise InvalidInputError(f"{file}: expected at most {_MAX_RECORDS_BYTES:,} bytes of records, got more")
+        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"--records: expected a text file, one record a line, got: {error}") from None
+    rows = [tokenizer(line)["input_ids"][:length] for line in lines if line][:limit]
+    rows = [row for row in rows if len(row) > 1]
+    if len(rows) < 2:
+        raise InvalidInputError(f"{file}: expected at least two records of two tokens, got {len(rows)}")
+    width = max(map(len, rows))
+    padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
+    tokens = torch.full((len(rows), width), padding, dtype=torch.int64)
+    real = torch.zeros(len(rows), width, dtype=torch.bool)
+    for at, row in enumerate(rows):
+        tokens[at, : len(row)] = torch.tensor(row)
+        real[at, : len(row)] = True
+    return Pieces(tokens, (file.name,), real)
+
+
+def run(running: RunningModel, pieces: Pieces, tokens: Int64[Tensor, "T N"] | None = None) -> Tensor:
+    """The model's output for every token: logits, or the last hidden state of an encoder.
+
+    - ``tokens``: shown instead of those of ``pieces``, for masked models.
+    """
+    shown = pieces.tokens if tokens is None else tokens
+    options: dict[str, Tensor | bool] = {"attention_mask": pieces.mask.long()}
+    if running.config.is_encoder_decoder:
+        options["decoder_input_ids"] = shown
+    if running.objective == "causal":
+        options["use_cache"] = False
+    output = running.model(input_ids=shown, **options)
+    return output.last_hidden_state if running.objective == "embedding" else output.logits

@@ -1,0 +1,250 @@
+"""A reduced model on disk: written in one piece, checked when read, loaded as an ordinary model of ``transformers``.
+
+A directory holds ``config.json`` and the tokenizer, the untouched weights in their stored type
+(``model.safetensors``, or ``base.gguf`` with its quantised blocks as they were), the new factors
+(``factors.safetensors``), ``plan.json``, ``README.md``, the measurement (``reduction.json``) and last
+``hashes.json``. It gets its name when it is complete; a directory without ``hashes.json`` is half-written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from rankwise.errors import InvalidInputError, StorageError
+from rankwise.models.files.source import open_model
+from rankwise.models.running.loading import Objective
+from rankwise.models.running.model import RunningModel
+from rankwise.reduce.cutting import Installed, empty_cut, modules_of, new_tensors, ranks_of
+from rankwise.reduce.gguf_copy import copy_without
+from rankwise.reduce.linear_modules import replaced
+from rankwise.reduce.sites import attention_sites
+from rankwise.spec.document import read_document, to_document, write_document
+from rankwise.spec.strict_json import read_json_object
+
+FORMAT = "rankwise-plan/1"
+PLAN, HASHES, FACTORS, WEIGHTS, BASE = (
+    "plan.json",
+    "hashes.json",
+    "factors.safetensors",
+    "model.safetensors",
+    "base.gguf",
+)
+_MADE_BY = "rankwise reduce MODEL --keep SHARE --out DIR"
+_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
+_BESIDE = (".json", ".txt", ".model", ".jinja")
+_GGUF_KEYS_VALUES = re.compile(r"blk\.\d+\.attn_[kv]\.(weight|bias)")
+
+
+@dataclass(frozen=True)
+class PlannedLayer:
+    """One block of a reduced model: the ranks of its latent, or of its key heads' keys and values."""
+
+    name: str
+    kind: Literal["joint", "mla", "heads"]
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What ``load_reduced`` must know to build the model before it reads weights."""
+
+    objective: Literal["causal", "masked", "embedding"]
+    factor_dtype: Literal["float32", "float16", "bfloat16"]
+    layers: tuple[PlannedLayer, ...]
+
+
+def factor_dtype(path: Path) -> torch.dtype:
+    """The type that factors are stored in: that of most of the model's numbers; float16 beside quantised blocks."""
+    if path.suffix == ".gguf":
+        return torch.float16
+    counts: Counter[str] = Counter()
+    for info in open_model(path).tensors.values():
+        counts[info.dtype] += torch.Size(info.shape).numel()
+    found = _DTYPES.get(counts.most_common(1)[0][0], torch.bfloat16)
+    return torch.float32 if found == torch.float64 else found
+
+
+def save_reduced(
+    directory: Path,
+    running: RunningModel,
+    installed: Installed,
+    *,
+    readme: str,
+    reduction: Mapping[str, Any],
+) -> None:
+    """Write ``running``, in which cuts are ``installed``, as the new directory ``directory``."""
+    require_new(directory)
+    draft = directory.with_name(f".{directory.name}.unfinished-{os.getpid()}")
+    dtype = factor_dtype(running.path)
+    try:
+        draft.mkdir(parents=True)
+        _copy_beside(running, draft)
+        factors = {
+            name: value.detach().to(dtype).contiguous() for name, value in new_tensors(installed.modules).items()
+        }
+        save_file(factors, draft / FACTORS, {"format": "pt"})
+        if running.path.suffix == ".gguf":
+            copy_without(running.path, draft / BASE, _GGUF_KEYS_VALUES)
+        else:
+            save_file(_untouched(running, installed.modules, dtype), draft / WEIGHTS, {"format": "pt"})
+        name: Any = str(dtype).removeprefix("torch.")
+        plan = Plan(
+            running.objective,
+            name,
+            tuple(PlannedLayer(cut.site.name, cut.site.kind, ranks_of(cut)) for cut in installed.cuts),
+        )
+        write_document(to_document(FORMAT, plan), draft / PLAN)
+        write_document(dict(reduction), draft / "reduction.json")
+        (draft / "README.md").write_text(readme, encoding="utf-8")
+        hashes = {file.name: _sha256(file) for file in sorted(draft.iterdir()) if file.is_file()}
+        write_document(hashes, draft / HASHES)
+        draft.rename(directory)
+    except OSError as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise StorageError(f"{directory}: cannot be written: {error.strerror}; choose another place") from None
+
+
+def require_new(directory: Path) -> None:
+    """Refuse a place that is taken."""
+    if directory.exists():
+        raise InvalidInputError(f"--out: expected a new directory, got {directory}, which exists")
+
+
+def load_reduced(directory: Path | str, *, dtype: torch.dtype = torch.float32) -> nn.Module:
+    """The model that ``rankwise reduce --out`` wrote: an ordinary model of ``transformers``, in eval mode.
+
+    Its cache of generation holds latents. Nothing in the directory is executed, and every file is checked against
+    the hash it was written with.
+    """
+    folder = Path(directory)
+    _require_whole(folder)
+    plan = read_document(Plan, folder / PLAN, format=FORMAT, made_by=_MADE_BY)
+    model = _base(folder, plan.objective)
+    use_fast_attention(model)
+    found = {site.name: site for site in attention_sites(RunningModel(folder, model, None, plan.objective)).sites}
+    unknown = [layer.name for layer in plan.layers if layer.name not in found]
+    if unknown:
+        raise InvalidInputError(f"{folder / PLAN}: {unknown[0]}: expected one of {', '.join(found)}")
+    cuts = [empty_cut(model, found[layer.name], layer.ranks) for layer in plan.layers]
+    modules = modules_of(model, cuts)
+    replaced(model, modules)
+    _fill(new_tensors(modules), folder / FACTORS)
+    if (folder / WEIGHTS).is_file():
+        _fill(_own_tensors(model, modules), folder / WEIGHTS)
+    if any(cut.site.kind != "heads" for cut in cuts):
+        from rankwise.reduce.latent_cache import use_latent_cache
+
+        use_latent_cache(model, [cut.site for cut in cuts if cut.site.kind != "heads"])
+    return model.to(dtype).eval()
+
+
+def use_fast_attention(model: Any) -> None:
+    """Attention without stored matrices, where the model has it and caps no scores."""
+    if getattr(model.config.get_text_config(), "attn_logit_softcapping", None) is None:
+        try:
+            model.set_attn_implementation("sdpa")
+        except (ValueError, NotImplementedError):
+            model.set_attn_implementation("eager")
+
+
+def _base(folder: Path, objective: Objective) -> Any:
+    import transformers
+
+    auto = {
+        "causal": transformers.AutoModelForCausalLM,
+        "masked": transformers.AutoModelForMaskedLM,
+        "embedding": transformers.AutoModel,
+    }[objective]
+    if (folder / BASE).is_file():
+        from rankwise.models.running.loading import _quiet
+
+        with _quiet():  # it warns of keys and values that are missing on purpose
+            return auto.from_pretrained(folder, gguf_file=BASE, dtype=torch.float32, local_files_only=True)
+    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return auto.from_config(config, dtype=torch.float32)
+
+
+def _fill(wanted: Mapping[str, Tensor], file: Path) -> None:
+    with safe_open(file, framework="pt") as stored, torch.no_grad():
+        missing = sorted(wanted.keys() ^ set(stored.keys()))
+        if missing:
+            raise InvalidInputError(f"{file}: {missing[0]}: expected the tensors that {PLAN} describes, got others")
+        for name, value in wanted.items():
+            read = stored.get_tensor(name)
+            if read.shape != value.shape:
+                raise InvalidInputError(f"{file}: {name}: expected shape {list(value.shape)}, got {list(read.shape)}")
+            value.copy_(read)
+
+
+def _own_tensors(model: nn.Module, modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
+    """Every stored tensor of ``model`` that no new module holds; tied ones once."""
+    new = tuple(f"{path}." for path in modules)
+    kept: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, value in model.state_dict(keep_vars=True).items():
+        if not name.startswith(new) and id(value) not in seen:
+            seen.add(id(value))
+            kept[name] = value
+    return kept
+
+
+def _untouched(running: RunningModel, modules: Mapping[str, nn.Module], dtype: torch.dtype) -> dict[str, Tensor]:
+    stored = {name: info.dtype for name, info in open_model(running.path).tensors.items()}
+
+    def type_of(name: str) -> torch.dtype:
+        known = next((kind for full, kind in stored.items() if full == name or name.endswith(f".{full}")), None)
+        return dtype if known is None else _DTYPES.get(known, dtype)
+
+    own = _own_tensors(running.model, modules)
+    return {
+        name: (value.detach().to(type_of(name)) if value.is_floating_point() else value.detach()).contiguous()
+        for name, value in own.items()
+    }
+
+
+def _copy_beside(running: RunningModel, draft: Path) -> None:
+    """Configuration and tokenizer."""
+    if running.path.is_dir():
+        for file in sorted(running.path.iterdir()):
+            if file.is_file() and file.suffix in _BESIDE and not file.name.endswith(".index.json"):
+                shutil.copyfile(file, draft / file.name)
+        if (running.path / "1_Pooling").is_dir():
+            shutil.copytree(running.path / "1_Pooling", draft / "1_Pooling")
+        return
+    stated = running.config.to_dict()
+    stated.pop("quantization_config", None)
+    stated["architectures"] = [type(running.model).__name__]
+    (draft / "config.json").write_text(json.dumps(stated, indent=2, default=str) + "\n", encoding="utf-8")
+    if running.tokenizer is not None:
+        running.tokenizer.save_pretrained(draft)
+
+
+def _require_whole(folder: Path) -> None:
+    if not (folder / HASHES).is_file():
+        raise InvalidInputError(
+            f"{folder}: expected a reduced model with {HASHES}, got none: it is another directory or half-written; "
+            f"make it again: {_MADE_BY}"
+        )
+    for name, stated in read_json_object(folder / HASHES).items():
+        file = folder / Path(name).name
+        if not file.is_file() or _sha256(file) != stated:
+            raise InvalidInputError(f"{file}: expected the file that was written, got another or none; {_MADE_BY}")
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

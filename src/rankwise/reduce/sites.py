@@ -1,0 +1,128 @@
+"""Where a loaded model attends: every attention block as the modules of its queries, keys, values and outputs.
+
+The only file of ``reduce`` that knows of layouts. A layout that ``rankwise.models.layouts`` learns is reduced
+without a change here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from rankwise.errors import InvalidInputError
+from rankwise.models.layouts import LayerRef, TensorSlice, place
+from rankwise.models.running.model import RunningModel
+
+Kind = Literal["joint", "mla", "heads"]
+"""``joint``: keys and values of all heads share one latent; ``mla``: they already do, and it is cut; ``heads``: each
+head's keys and values are cut apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Which outputs (of o: inputs) of a linear module belong to a projection, arranged by heads."""
+
+    module: str
+    index: Int[np.ndarray, "heads rank"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Site:
+    """One attention block of a loaded model."""
+
+    name: str
+    """``"decoder 3"``."""
+    attention: str
+    """The path of the module that attends."""
+    kind: Kind
+    q: Rows
+    k: Rows
+    v: Rows
+    o: Rows
+    cached: bool
+    """Whether generation caches its keys and values."""
+    rotary: bool
+    """Whether keys are rotated by their positions."""
+    cut_keys: bool
+    """False where positions or norms stand between keys and scores, so that a head's keys cannot be cut alone."""
+    latent_size: int | None = None
+    """Coordinates of the latent of an MLA block; None for any other."""
+    shared_key: int = 0
+    """Coordinates of the rotary key that an MLA block caches beside its latent."""
+
+    @property
+    def cached_numbers(self) -> int:
+        """What the original caches per token."""
+        if self.latent_size is not None:
+            return self.latent_size + self.shared_key
+        return self.k.index.size + self.v.index.size
+
+
+@dataclass(frozen=True)
+class Sites:
+    """All attention blocks of a model, and what of it is left alone with the reason."""
+
+    architecture: str
+    sites: tuple[Site, ...]
+    untouched: tuple[tuple[str, str], ...]
+
+
+def attention_sites(running: RunningModel) -> Sites:
+    """The attention blocks of ``running``, in the order of its layers."""
+    placement = place(running.model)
+    modules = dict(running.model.named_modules())
+    sites, untouched = [], [(item.what, item.reason) for item in placement.unsupported]
+    for ref in placement.layers:
+        site = _site(ref, joint=running.objective == "causal" and ref.part == "decoder")
+        reason = _refusal(site, modules)
+        if reason is None:
+            sites.append(site)
+            if site.kind == "heads" and not site.cut_keys:
+                untouched.append((f"keys of {ref.name}", "positions or a norm stand between them and the scores"))
+        else:
+            untouched.append((ref.name, reason))
+    if not sites:
+        reasons = "; ".join(f"{what}: {why}" for what, why in untouched[:3])
+        raise InvalidInputError(f"{running.path}: expected attention that can be reduced, got none: {reasons}")
+    return Sites(placement.architecture, tuple(sites), tuple(untouched))
+
+
+def _site(ref: LayerRef, *, joint: bool) -> Site:
+    if ref.v is None or ref.o is None:
+        raise InvalidInputError(f"{ref.name}: expected values and outputs, got queries and keys alone")
+    k = _rows(ref.k)
+    kind: Kind = "mla" if ref.latent is not None else ("joint" if joint else "heads")
+    free = ref.rope is None and ref.k_head_norm is None and not (ref.score_bias or "").startswith("relative key")
+    return Site(
+        name=ref.name,
+        attention=k.module.rpartition(".")[0],
+        kind=kind,
+        q=_rows(ref.q),
+        k=k,
+        v=_rows(ref.v),
+        o=_rows(ref.o),
+        cached=ref.mask != "full",
+        rotary=ref.rope is not None,
+        cut_keys=free,
+        latent_size=None if ref.latent is None else ref.latent.key_size,
+        shared_key=0 if ref.latent is None else ref.latent.rope,
+    )
+
+
+def _rows(where: TensorSlice) -> Rows:
+    return Rows(where.tensor.removesuffix(".weight"), where.index)
+
+
+def _refusal(site: Site, modules: Mapping[str, nn.Module]) -> str | None:
+    for rows in (site.q, site.k, site.v, site.o):
+        module = modules.get(rows.module)
+        if module is None or not isinstance(getattr(module, "weight", None), Tensor):
+            return f"{rows.module} is no module with one weight"
+    if site.kind == "heads" and len({site.q.module, site.k.module, site.v.module}) < 3:
+        return "queries, keys and values are one module, whose heads are not cut apart"
+    return None

@@ -1,0 +1,193 @@
+"""From what was measured to the report, and to the README of a written directory."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import nn
+
+from rankwise.models.running.model import RunningModel
+from rankwise.reduce.cost import Cost, Reading
+from rankwise.reduce.cutting import Installed, ranks_of
+from rankwise.reduce.document import (
+    Change,
+    CostReport,
+    FrontierPoint,
+    GenerationReport,
+    HealingReport,
+    LayerRanks,
+    RecallReport,
+    Reduction,
+    TextsReport,
+    Untouched,
+)
+from rankwise.reduce.options import ReductionOptions
+from rankwise.reduce.pieces import Pieces
+from rankwise.reduce.sites import Site, Sites
+from rankwise.reduce.verdict import verdict, warnings_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """All that a reduction measured."""
+
+    keep: float | None
+    parameters_before: int
+    texts: tuple[Pieces, Pieces | None, Pieces] | None
+    """That teach, that choose, that measure."""
+    original: Reading | None
+    cost: Cost | None
+    healing: HealingReport | None
+    generation: GenerationReport | None
+    recall: tuple[RecallReport, ...]
+    frontier: tuple[FrontierPoint, ...]
+    stored: torch.dtype | None
+    """The type of written factors; None where nothing is written."""
+    seconds: float
+
+
+def summary(
+    running: RunningModel, found: Sites, options: ReductionOptions, installed: Installed, measured: Measured
+) -> Reduction:
+    """The report on the model ``running``, in which the cuts are ``installed``."""
+    losses = None if measured.original is None else measured.original.losses
+    original_loss = None if losses is None else float(losses.mean())
+    cost = None if measured.cost is None else CostReport(**asdict(measured.cost))
+    parameters = Change(before=measured.parameters_before, after=parameter_count(running.model))
+    cache = _cache(installed)
+    records = measured.texts is not None and measured.texts[2].real is not None
+    sentence, judged = verdict(
+        objective=running.objective, cost=cost, original_loss=original_loss, cache=cache, parameters=parameters
+    )
+    layers = tuple(
+        LayerRanks(name=cut.site.name, kind=cut.site.kind, ranks=ranks_of(cut), size=_size(cut.site))
+        for cut in installed.cuts
+    )
+    return Reduction(
+        model=running.path.name,
+        verdict=sentence,
+        judgement=judged,
+        architecture=found.architecture,
+        objective=running.objective,
+        method=options.method,
+        allocation="uniform" if options.rank is not None else options.allocation,
+        keep=measured.keep,
+        rank=options.rank,
+        tolerance=options.tolerance,
+        parameters=parameters,
+        attention_parameters=Change(
+            before=sum(parameter_count(module) for module in installed.originals.values()),
+            after=parameter_count(nn.ModuleList(installed.modules.values())),
+        ),
+        cache_numbers=cache,
+        kept_coordinates=Change(
+            before=sum(layer.size for layer in layers), after=sum(sum(layer.ranks) for layer in layers)
+        ),
+        head_rank=found.sites[0].q.index.shape[1],
+        layers=layers,
+        not_tested=_not_tested(running, measured),
+        warnings=warnings_of(
+            objective=running.objective,
+            cost=cost,
+            original_loss=original_loss,
+            vocabulary=running.vocabulary,
+            records=records,
+        ),
+        untouched=tuple(Untouched(what=what, reason=reason) for what, reason in found.untouched),
+        original_loss=original_loss,
+        cost=cost,
+        texts=None if measured.texts is None else _texts_report(*measured.texts),
+        generation=measured.generation,
+        recall=measured.recall,
+        frontier=measured.frontier,
+        healing=measured.healing,
+        stored=None if measured.stored is None else _stored(running, measured.stored),
+        seconds=measured.seconds,
+    )
+
+
+def parameter_count(module: nn.Module) -> int:
+    """Numbers a module learns; shared ones once."""
+    return sum(value.numel() for value in module.parameters())
+
+
+def readme_of(report: Reduction) -> str:
+    """What a person who finds the directory must know."""
+    tests = "\n".join(f"- {line}" for line in report.not_tested)
+    return f"""# {report.model}, reduced by rankwise
+
+{report.verdict}
+
+```python
+import rankwise
+
+model = rankwise.load_reduced("THIS DIRECTORY")  # an ordinary model of transformers; its cache holds latents
+```
+
+- Method: {report.method}, {report.allocation} ranks.
+- `plan.json` has the ranks of every layer, `reduction.json` all that was measured.
+- Numbers: {report.stored}.
+- `hashes.json` has the SHA-256 of every file; `load_reduced` checks them.
+
+Not tested:
+
+{tests}
+
+The licence of the original model applies to this one.
+"""
+
+
+def _cache(installed: Installed) -> Change:
+    """Numbers per token in the caches of the layers that were cut."""
+    cached = [cut for cut in installed.cuts if cut.site.cached]
+    after = sum(
+        cut.site.cached_numbers if cut.site.kind == "heads" else sum(ranks_of(cut)) + cut.site.shared_key
+        for cut in cached
+    )
+    return Change(before=sum(cut.site.cached_numbers for cut in cached), after=after)
+
+
+def _size(site: Site) -> int:
+    if site.latent_size is not None:
+        return site.latent_size
+    return site.v.index.size + (site.k.index.size if site.kind == "joint" or site.cut_keys else 0)
+
+
+def _texts_report(calibration: Pieces, selection: Pieces | None, evaluation: Pieces) -> TextsReport:
+    return TextsReport(
+        calibration_source=calibration.source,
+        evaluation_source=evaluation.source,
+        tokens=int(evaluation.tokens.shape[1]),
+        calibration=len(calibration),
+        selection=0 if selection is None else len(selection),
+        evaluation=len(evaluation),
+        records=evaluation.real is not None,
+    )
+
+
+def _not_tested(running: RunningModel, measured: Measured) -> tuple[str, ...]:
+    found = []
+    if measured.texts is None:
+        found.append("anything: no texts were given")
+    else:
+        found.append(
+            f"texts other than {', '.join(measured.texts[2].source)}, other languages, answers to instructions"
+        )
+    if running.objective == "causal":
+        if measured.generation is None:
+            found.append("speed and memory of generation")
+        else:
+            found.append(f"contexts beyond {measured.generation.context} tokens, batches, half precision, GPUs")
+        if not measured.recall:
+            found.append("retrieval from the context")
+    if running.objective == "embedding":
+        found.append("retrieval against a collection of documents: neighbours are among the texts that measured")
+    return tuple(found)
+
+
+def _stored(running: RunningModel, dtype: torch.dtype) -> str:
+    name = str(dtype).removeprefix("torch.")
+    if running.path.suffix == ".gguf":
+        return f"untouched weights as quantised in the GGUF file, factors in {name}"
+    return f"untouched weights in their stored type, factors in {name}"

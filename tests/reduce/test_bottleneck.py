@@ -1,0 +1,91 @@
+"""Directions of a vector: identity in full, optimal when cut, allocated best."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankwise.errors import InvalidInputError
+from rankwise.reduce.allocation import allocated_ranks, uniform_ranks
+from rankwise.reduce.bottleneck import RIDGE, Metric, bottleneck
+from rankwise.reduce.methods.fisher import fisher_metric
+from rankwise.reduce.methods.vectors import Vectors
+
+
+def moment(n, seed):
+    root = torch.randn(n, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return root @ root.mT
+
+
+@given(st.integers(2, 7), st.integers(0, 10**6))
+def test_nothing_is_lost_in_full_and_the_dropped_eigenvalues_are_lost_when_cut(n, seed):
+    mean = torch.arange(n, dtype=torch.float64)
+    spread, importance = moment(n, seed), moment(n, seed + 1)
+    found = bottleneck(Metric(mean, spread, importance))
+    torch.testing.assert_close(found.up @ found.down, torch.eye(n, dtype=torch.float64), rtol=0, atol=1e-6)
+    metric = importance + RIDGE * importance.diagonal().mean() * torch.eye(n, dtype=torch.float64)
+    for rank in range(1, n):
+        rest = torch.eye(n, dtype=torch.float64) - found.up[:, :rank] @ found.down[:rank]
+        lost = torch.trace(rest.mT @ metric @ rest @ spread)
+        torch.testing.assert_close(lost, found.spectrum[rank:].sum(), rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(found.shift(rank), rest @ mean, rtol=0, atol=1e-6)
+
+
+@given(st.integers(0, 10**6))
+def test_no_random_directions_lose_less(seed):
+    spread, importance = moment(5, seed), moment(5, seed + 1)
+    found = bottleneck(Metric(torch.zeros(5), spread, importance))
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(20):
+        down = torch.randn(2, 5, generator=generator, dtype=torch.float64)
+        up = spread @ down.mT @ torch.linalg.inv(down @ spread @ down.mT)  # the best rebuild of these directions
+        rest = torch.eye(5, dtype=torch.float64) - up @ down
+        assert torch.trace(rest.mT @ importance @ rest @ spread) >= found.spectrum[2:].sum() * (1 - 1e-3)
+
+
+@given(st.lists(st.lists(st.floats(0, 1), min_size=2, max_size=4), min_size=1, max_size=3), st.data())
+def test_allocation_is_the_best_of_all(values, data):
+    spectra = [torch.tensor(sorted(one, reverse=True)) for one in values]
+    total = data.draw(st.integers(len(spectra), sum(map(len, spectra))))
+    ranks = allocated_ranks(spectra, total)
+    choices = itertools.product(*(range(1, len(one) + 1) for one in spectra))
+    kept = [sum(float(one[:rank].sum()) for one, rank in zip(spectra, ranks, strict=True)) for ranks in choices
+            if sum(ranks) == total]  # fmt: skip
+    assert sum(ranks) == sum(uniform_ranks(spectra, total)) == total
+    assert sum(float(one[:rank].sum()) for one, rank in zip(spectra, ranks, strict=True)) == pytest.approx(max(kept))
+
+
+def test_a_share_that_leaves_nothing_is_refused():
+    with pytest.raises(InvalidInputError, match="leaves 2 to 6"):
+        allocated_ranks([torch.ones(3), torch.ones(3)], 1)
+
+
+def vectors(x, g):
+    n = x.shape[1]
+    return Vectors(torch.eye(n), torch.zeros(n), (n,), x.half(), g.half()[None])
+
+
+def test_flip_flop_keeps_independent_moments():
+    """Where x and g are independent the pair is already right, up to a factor."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.tensor([2.0, 1.0, 0.5])
+    x = torch.randn(40_000, 3, generator=generator) * sizes
+    g = torch.randn(40_000, 3, generator=generator) * sizes.flip(0)
+    metric = fisher_metric(vectors(x, g))
+    spread, importance = metric.spread / metric.spread[1, 1], metric.importance / metric.importance[1, 1]
+    torch.testing.assert_close(spread, torch.diag(sizes**2).double(), rtol=0, atol=0.12)
+    torch.testing.assert_close(importance, torch.diag(sizes.flip(0) ** 2).double(), rtol=0, atol=0.12)
+
+
+def test_flip_flop_finds_what_few_sensitive_tokens_need():
+    """One token in twenty has a gradient, and varies along another axis than all others."""
+    generator = torch.Generator().manual_seed(0)
+    sensitive = torch.rand(20_000, 1, generator=generator) < 0.05
+    noise = torch.randn(20_000, 2, generator=generator)
+    x = torch.where(sensitive, noise * torch.tensor([0.1, 1.0]), noise * torch.tensor([1.0, 0.1]))
+    g = torch.randn(20_000, 2, generator=generator) * torch.where(sensitive, 10.0, 0.01)
+    plain, flipped = (bottleneck(fisher_metric(vectors(x, g), flips)).down[0].abs() for flips in (0, 2))
+    assert plain[0] > 0.9  # most of the variance
+    assert flipped[1] > 0.9  # what the loss feels

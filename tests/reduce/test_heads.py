@@ -1,0 +1,71 @@
+"""Heads of encoders, cut apart: nothing is lost in full, planted ranks are found, padding does not count."""
+
+import pytest
+import torch
+
+from rankwise.reduce.calibration import collect
+from rankwise.reduce.cost import cost_of, embed, read_pieces
+from rankwise.reduce.cutting import budget, cut_model, cut_to, find_directions, ranks_of
+from rankwise.reduce.pieces import Pieces
+from rankwise.reduce.sites import attention_sites
+from rankwise.reduce.summary import parameter_count
+from reduce_models import ENCODERS, encoder, pieces
+from saved_models import tokens
+
+
+def directions(running, method="fisher"):
+    sites = attention_sites(running).sites
+    return sites, find_directions(running.model, sites, collect(running, sites, pieces(), gradients=True), method)
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_in_full_nothing_is_lost_and_half_is_smaller(name):
+    running = encoder(name)
+    sites, found = directions(running)
+    original = read_pieces(running, pieces(seed=1))
+    before = parameter_count(running.model)
+    with cut_model(running.model, cut_to(running.model, found, total=budget(sites, 1.0))):
+        assert cost_of(read_pieces(running, pieces(seed=1)), original).cost < 1e-6
+    cuts = cut_to(running.model, found, total=budget(sites, 0.5))
+    with cut_model(running.model, cuts):
+        cost = cost_of(read_pieces(running, pieces(seed=1)), original)
+        assert parameter_count(running.model) < before
+    assert 1e-6 < cost.cost < 1
+    assert sum(sum(ranks_of(cut)) for cut in cuts) == budget(sites, 0.5)
+
+
+def test_heads_of_different_planted_ranks_get_their_own():
+    """Keys of head h have rank h + 1, values rank 5 - h: the allocation finds both, and nothing is lost."""
+    running = encoder("bert")
+    planted_ranks = (1, 2, 3, 4, 5, 5, 4, 3, 2, 1)
+    generator = torch.Generator().manual_seed(0)
+    for layer in running.model.encoder.layer:
+        block = layer.attention.self
+        for linear, rank in ((block.key, lambda head: head + 1), (block.value, lambda head: 5 - head)):
+            for head in range(5):
+                rows = slice(8 * head, 8 * head + 8)
+                left = torch.randn(8, rank(head), generator=generator)
+                linear.weight.data[rows] = left @ torch.randn(rank(head), 40, generator=generator) * 0.2
+                linear.bias.data[rows] = 0
+    _, found = directions(running)
+    original = read_pieces(running, pieces(seed=1))
+    cuts = cut_to(running.model, found, total=2 * 2 * 15)
+    with cut_model(running.model, cuts):
+        assert cost_of(read_pieces(running, pieces(seed=1)), original).cost < 1e-5
+    for cut in cuts:
+        assert all(abs(found - planted) <= 1 for found, planted in zip(ranks_of(cut), planted_ranks, strict=True))
+
+
+def test_padding_changes_nothing():
+    running = encoder("bert")
+    short = tokens(2, 7)
+    padded = torch.cat([short, torch.zeros(2, 3, dtype=torch.int64)], 1)
+    real = torch.arange(10).expand(2, 10) < 7
+    with torch.no_grad():
+        wanted = embed(running, Pieces(short, ("x",)))
+        torch.testing.assert_close(embed(running, Pieces(padded, ("x",), real)), wanted, rtol=0, atol=1e-5)
+    sites = attention_sites(running).sites
+    both = (Pieces(short, ("x",)), Pieces(padded, ("x",), real))
+    ours, theirs = (collect(running, sites, one, gradients=True)[0] for one in both)
+    torch.testing.assert_close(ours.x, theirs.x, rtol=0, atol=1e-2)
+    assert ours.g.shape == theirs.g.shape == (4, 14, 80)
