@@ -110,7 +110,7 @@ def need(
     if json:
         print_json(report.to_json())
         return
-    _print(report, figure)
+    print_need(report, figure)
     from rankwise.cli.page import say_page, write_page_of
 
     if (written := write_page_of(page, need=report)) is not None:
@@ -171,13 +171,14 @@ def _of_model(
     )
 
 
-def _print(report: NeedReport, figure: Path | None) -> None:
+def print_need(report: NeedReport, figure: Path | None = None) -> None:
+    """Everything on stdout; names from files never act as markup."""
     from rich.text import Text
 
     out = console()
     measurements, settings = report.measurements, report.settings
     worst = report.most_demanding
-    out.print(Text(_headline(worst, settings, len(measurements)), style="bold"))
+    out.print(Text(headline(worst, settings, len(measurements)), style="bold"))
     if len(measurements) == 1:
         _print_curve(worst, settings)
     else:
@@ -191,7 +192,8 @@ def _print(report: NeedReport, figure: Path | None) -> None:
         out.print(Text(f"Figure: {figure}"))
 
 
-def _headline(one: NeedMeasurement, settings: NeedAsked, count: int) -> str:
+def headline(one: NeedMeasurement, settings: NeedAsked, count: int) -> str:
+    """The need, its interval and the target."""
     where = "" if count == 1 else f" at most, over {count} blocks"
     return (
         f"Need: rank {one.need} of {one.dim}{where} "
