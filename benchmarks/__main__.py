@@ -3,7 +3,7 @@
 import sys
 from importlib import import_module
 
-ALL = ("layer", "structured", "generation", "training", "features", "sweeps", "audit")
+ALL = ("layer", "structured", "generation", "training", "watching", "features", "sweeps", "audit")
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or ALL:

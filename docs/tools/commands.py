@@ -171,12 +171,15 @@ def _call(words: list[str]) -> int:
 
 def _script(argv: list[str]) -> int:
     before, sys.argv = sys.argv, argv
+    folder = str(Path(argv[0]).parent.resolve())
+    sys.path.insert(0, folder)  # as python does
     try:
         runpy.run_path(argv[0], run_name="__main__")
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     finally:
         sys.argv = before
+        sys.path.remove(folder)
     return 0
 
 

@@ -1,11 +1,29 @@
 """rankwise: how much rank does an attention head need, and how many heads?
 
+The functions of the Python API are ``audit``, ``need`` and ``advise``; the layer is in ``rankwise.nn``.
+
 The rooms, and the one way imports point::
 
     errors < estimate, progress < spec < nn, tasks, theory, measure < shapes < train, models
-           < sweep, audit, need, reduce < report, advise < recipes < cli
+           < sweep, audit, need, reduce < report, advise, watch < recipes < cli < api
 
 Importing ``rankwise`` imports none of them, so that ``rankwise --help`` answers at once.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rankwise.api import advise, audit, need
+
 __version__ = "0.1.0"
+__all__ = ["advise", "audit", "need"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'rankwise' has no attribute {name!r}")
+    from importlib import import_module
+
+    return import_module(f"rankwise.{name}")  # a room that can be called

@@ -4,21 +4,19 @@ import json
 import re
 import shlex
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from rankwise.advise.advice import advice_document, advise, resources_of
 from rankwise.advise.inputs import situation
 from rankwise.advise.resources import flash_tile, resources, rounded_up, roundings
-from rankwise.advise.taken_away import TakenAway, taken_away
+from rankwise.advise.taken_away import TakenAway
 from rankwise.audit.audit import audit_weights
 from rankwise.audit.report import read_report
 from rankwise.cli import main
 from rankwise.errors import InvalidInputError
 from rankwise.models.files.source import open_model
 from rankwise.need.document import read_need
-from rankwise.reduce.document import read_reduction
 from rankwise.shapes import ModelShape
 from rankwise.shapes.shape import LatentShape
 from rankwise.shapes.use import context_length
@@ -125,15 +123,6 @@ def test_a_measured_cut_is_the_verdict_on_the_trained_model(config):
     assert unmeasured.what.startswith("Measure what this model can lose")
     with pytest.raises(InvalidInputError, match="whose heads have rank 64, got heads of rank 32"):
         situation(config=config, reduction=cut(original_rank=32))
-
-
-@pytest.mark.parametrize("name", ["minilm", "smollm2"])
-def test_kept_reductions_are_read(name):
-    report = read_reduction(Path(__file__).parents[2] / f"results/reduce-{name}.json")
-    found = taken_away(report)
-    assert found.rank < found.original_rank
-    assert found.cost == report.cost.cost
-    assert found.affordable is (found.cost <= found.tolerance)
 
 
 def test_the_two_kinds_of_advice_are_reconciled_where_they_disagree(config, need_file):

@@ -88,10 +88,11 @@ def advise(
     if json:
         print_json(advice_document(advice))
     else:
-        _print(advice)
+        print_advice(advice)
 
 
-def _print(advice: Advice) -> None:
+def print_advice(advice: Advice) -> None:
+    """Everything on stdout; names from files never act as markup."""
     from rich.table import Table
     from rich.text import Text
 

@@ -119,7 +119,7 @@ def need(
     if json:
         print_json(report.to_json())
         return
-    _print(report, figure)
+    print_need(report, figure)
     if (written := write_page_of(place, need=report)) is not None:
         say_page(written, open=open)
 
@@ -181,13 +181,14 @@ def _of_model(
     return found, source, sanity
 
 
-def _print(report: NeedReport, figure: Path | None) -> None:
+def print_need(report: NeedReport, figure: Path | None = None) -> None:
+    """Everything on stdout; names from files never act as markup."""
     from rich.text import Text
 
     out = console()
     measurements, settings = report.measurements, report.settings
     worst = report.most_demanding
-    out.print(Text(_headline(worst, settings, len(measurements)), style="bold"))
+    out.print(Text(headline(worst, settings, len(measurements)), style="bold"))
     if len(measurements) == 1:
         _print_curve(worst, settings)
     else:
@@ -202,7 +203,8 @@ def _print(report: NeedReport, figure: Path | None) -> None:
         out.print(Text(f"Figure: {figure}"))
 
 
-def _headline(one: NeedMeasurement, settings: NeedAsked, count: int) -> str:
+def headline(one: NeedMeasurement, settings: NeedAsked, count: int) -> str:
+    """The need, its interval and the target."""
     where = "" if count == 1 else f" at most, over {count} blocks"
     return (
         f"Need: rank {one.need} of {one.dim}{where} "

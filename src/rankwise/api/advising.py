@@ -1,0 +1,109 @@
+"""``rankwise.advise``: what rank and how many heads, why, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankwise.advise.advice import Advice, advice_document
+from rankwise.advise.advice import advise as advise_about
+from rankwise.advise.inputs import situation
+from rankwise.advise.taken_away import taken_away
+from rankwise.api.auditing import Audit, audit
+from rankwise.api.needing import Need
+from rankwise.api.result import Result, Rows
+from rankwise.audit.report import FORMAT as AUDIT_FORMAT
+from rankwise.audit.report import AuditReport, read_report
+from rankwise.need.document import NeedReport, read_need
+from rankwise.reduce.document import Reduction, read_reduction
+from rankwise.spec.strict_json import read_json_object
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from torch import nn
+
+
+class Advising(Result):
+    """What to do with this model, what to try in the next training, and the numbers; ``advice`` holds everything."""
+
+    def __init__(self, advice: Advice) -> None:
+        self.advice = advice
+
+    @property
+    def headline(self) -> str:
+        """What to do, in one sentence, and how sure that is."""
+        return self.advice.headline
+
+    @property
+    def rows(self) -> Rows:
+        """One row per number."""
+        advice, of = self.advice, self.advice.situation
+        low, high = advice.published_ranks
+        measured = []
+        if of.need is not None:
+            largest = max(of.need.blocks, key=lambda block: block.rank)
+            measured = [{"what": "need, measured", "rank": largest.rank, "low": largest.low, "high": largest.high}]
+        return [
+            {"what": "rank now", "rank": of.shape.rank, "low": None, "high": None},
+            *measured,
+            {"what": "need, isotropic data", "rank": advice.need_isotropic, "low": None, "high": None},
+            {"what": "plateau of random heads", "rank": advice.plateau.value, "low": None, "high": None},
+            {"what": "published models", "rank": None, "low": low, "high": high},
+        ]
+
+    @property
+    def summary(self) -> Rows:
+        """The same."""
+        return self.rows
+
+    def figure(self) -> Figure:
+        """The ranks side by side."""
+        from rankwise.report.advice import draw_ranks
+
+        return draw_ranks(self.rows)
+
+    def to_json(self) -> Mapping[str, Any]:
+        """The document of ``rankwise advise --json``."""
+        return advice_document(self.advice)
+
+    def _print(self) -> None:
+        from rankwise.cli.advise import print_advice
+
+        print_advice(self.advice)
+
+
+def advise(
+    model: Audit | AuditReport | nn.Module | str | Path | None = None,
+    *,
+    need: Need | NeedReport | str | Path | None = None,
+    reduction: Reduction | str | Path | None = None,
+    **numbers: Any,
+) -> Advising:
+    """What to change about rank and heads; ``rankwise advise`` does the same.
+
+    Args:
+        model: An audit, the file that ``rankwise audit -o`` wrote, a model's config.json or folder, or a module in
+            memory, which is audited first. None where ``numbers`` say it all.
+        need: What ``rankwise.need`` returned, or the file that ``rankwise need -o`` wrote.
+        reduction: The report of a reduction of the same model, or the file that ``rankwise reduce`` wrote.
+        numbers: The options of the command, such as ``dim=768, heads=12, length=1024``; they win over the others.
+    """
+    config, report = None, None
+    if isinstance(model, Audit | AuditReport):
+        report = model.report if isinstance(model, Audit) else model
+    elif isinstance(model, str | Path):
+        path = Path(model)
+        if path.is_file() and read_json_object(path).get("format") == AUDIT_FORMAT:
+            report = read_report(path)
+        else:
+            config = path
+    elif model is not None:
+        report = audit(model).report
+    measured = need.report if isinstance(need, Need) else need
+    if isinstance(measured, str | Path):
+        measured = read_need(Path(measured))
+    if isinstance(reduction, str | Path):
+        reduction = read_reduction(Path(reduction))
+    cut = None if reduction is None else taken_away(reduction)
+    return Advising(advise_about(situation(config=config, audit=report, need=measured, reduction=cut, **numbers)))

@@ -1,0 +1,94 @@
+"""A model as a user has it: a path, a name on the hub, or a module in memory; and what it is run on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankwise.errors import InvalidInputError, ShapeError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from rankwise.models.running.loading import Objective
+    from rankwise.models.running.model import RunningModel
+    from rankwise.models.running.texts import Pieces
+
+_OBJECTIVES: tuple[tuple[str, Objective], ...] = (
+    ("CausalLM", "causal"),
+    ("LMHeadModel", "causal"),
+    ("MaskedLM", "masked"),
+)
+
+
+def in_memory(model: object) -> bool:
+    """Whether ``model`` is a module and not the path or name of one."""
+    if isinstance(model, str | Path):
+        return False
+    if hasattr(model, "state_dict"):
+        return True
+    raise InvalidInputError(f"model: expected a path, a name on the hub or a torch module, got {type(model).__name__}")
+
+
+@contextmanager
+def running(model: nn.Module | str | Path, tokenizer: Any) -> Iterator[RunningModel]:
+    """The model ready to be run and watched; a module in memory is afterwards as it was before."""
+    from rankwise.models.running.model import load_running, running_from
+
+    if isinstance(model, str | Path):
+        yield load_running(Path(model))
+        return
+    if not hasattr(model, "set_attn_implementation"):
+        raise InvalidInputError(
+            f"model: expected one of transformers, to run it, got {type(model).__name__}; without text and tokens its "
+            "weights are audited without running it"
+        )
+    config: Any = model.config
+    training, attention = model.training, config._attn_implementation
+    name = type(model).__name__
+    objective: Objective = next((one for ending, one in _OBJECTIVES if name.endswith(ending)), "embedding")
+    try:
+        yield running_from(model, objective=objective, tokenizer=tokenizer)
+    finally:
+        model.train(training)
+        if config._attn_implementation != attention:
+            model.set_attn_implementation(attention)  # type: ignore[operator]
+
+
+def pieces_of(
+    model: RunningModel,
+    text: str | Path | Sequence[str | Path] | None,
+    tokens: Tensor | str | Path | None,
+    *,
+    length: int | None,
+    limit: int,
+) -> Pieces:
+    """Token ids [pieces, length], and where they come from."""
+    from rankwise.cli.reading_texts import read_pieces
+    from rankwise.models.running.texts import Pieces
+
+    if tokens is not None and not isinstance(tokens, str | Path):
+        if text is not None:
+            raise InvalidInputError("expected text or tokens, got both")
+        given = _checked_ids(tokens, model.vocabulary)
+        return Pieces(tokens=given[:limit], sources=("tokens in memory",), used=min(1.0, limit / len(given)))
+    files = () if text is None else (text,) if isinstance(text, str | Path) else tuple(text)
+    ids = None if tokens is None else Path(tokens)
+    return read_pieces(model, tuple(Path(file) for file in files), ids, length=length, limit=limit)
+
+
+def _checked_ids(tokens: torch.Tensor, vocabulary: int) -> torch.Tensor:
+    import torch
+
+    ids = torch.as_tensor(tokens)
+    if ids.ndim != 2 or ids.is_floating_point() or ids.shape[1] < 2:
+        raise ShapeError(f"tokens: expected ids [texts, tokens >= 2], got {ids.dtype} {list(ids.shape)}")
+    if int(ids.min()) < 0 or int(ids.max()) >= vocabulary:
+        raise InvalidInputError(
+            f"tokens: expected ids from 0 to {vocabulary - 1}, the model's vocabulary, got {int(ids.min())} to "
+            f"{int(ids.max())}"
+        )
+    return ids.long()
