@@ -1,4 +1,6 @@
-"""Documents of an audit, a need and a reduction for tests of the report, small and made up."""
+"""Documents of an audit, a need, a reduction and a choice for tests of the report, small and made up."""
+
+from dataclasses import replace
 
 from rankwise.audit.report import (
     AtDistance,
@@ -16,6 +18,7 @@ from rankwise.audit.report import (
     Overlap,
     Ranks,
 )
+from rankwise.choose.document import BudgetSearch, Choice, TrainedShape
 
 
 def audit_report(layers=3, heads=4, rank=8, dim=32, model="<i>model</i>"):
@@ -128,3 +131,15 @@ def reduction_document():
         "frontier": [{"method": method, "keep": keep, "parameters": 9_000, "cost": cost(method, keep)}
                      for method in ("fisher", "weights") for keep in (0.75, 0.5, 0.25)],
     }  # fmt: skip
+
+
+def choice(ranks=(2, 8, 32)):
+    """Losses grow with the rank; two budgets."""
+    shapes = tuple(
+        TrainedShape(heads=64 // rank, rank=rank, value_rank=rank, kv_heads=64 // rank, parameters=32768,
+                     cache_bytes=512, steps=10, losses=(2.0 + rank / 8, 2.1 + rank / 8), loss=2.05 + rank / 8,
+                     standard_error=0.05) for rank in ranks
+    )  # fmt: skip
+    found = BudgetSearch(kind="parameters", amount=32768, shapes=shapes)
+    return Choice(rankwise="0", preset="smoke", text="a.txt", sha256="0" * 64, dim=64, layers=2, context=64,
+                  searches=(found, replace(found, kind="cache", amount=512)))  # fmt: skip

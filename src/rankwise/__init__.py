@@ -4,8 +4,8 @@ The functions of the Python API are ``audit``, ``need`` and ``advise``; the laye
 
 The rooms, and the one way imports point::
 
-    errors < estimate, progress < spec < nn, tasks, theory, measure < shapes < train, models
-           < sweep, audit, need, reduce < report, advise, watch < recipes < cli < api
+    errors < estimate, progress, whole_file < spec < nn, tasks, theory, measure < shapes < train, models
+           < sweep, audit, need, reduce < choose < report, advise, watch < recipes < cli < api
 
 Importing ``rankwise`` imports none of them, so that ``rankwise --help`` answers at once.
 """

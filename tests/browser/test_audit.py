@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import browsing
 import pytest
@@ -84,7 +85,7 @@ def test_names_stay_text_and_advice_is_there(audited):
     text = audited.execute_script("return document.querySelector('main').textContent")
     assert "Audit of <i>model</i>" in text
     assert "<u>other</u>.npy" in text
-    assert "Need, plateau, and what to try" in text
+    assert "In the next training" in text
     assert "It does not prove" in text
     assert audited.execute_script("return document.querySelectorAll('main u, main h2 i').length") == 0
 
@@ -107,3 +108,40 @@ def test_reduction_shows_verdict_frontier_and_layers(audited):
         assert word in text
     (rows,) = downloaded(audited, '#reduction-body [data-get="csv"]')
     assert len(list(csv.DictReader(io.StringIO(rows)))) == 6
+
+
+def test_what_to_do_comes_first_in_two_kinds(audited):
+    text = audited.execute_script("return document.body.innerText")
+    assert text.index("What to do") < text.index("Audit of")
+    first = audited.execute_script("return document.querySelector('nav a').getAttribute('href')")
+    assert first == "#advice"
+    headings = audited.execute_script("return [...document.querySelectorAll('#advice h3')].map(e => e.textContent)")
+    assert headings[:2] == ["With this trained model", "In the next training"]
+    lede = audited.execute_script("return document.querySelector('header .lede').textContent")
+    assert lede.startswith("This trained model: ")
+
+
+def test_the_explorer_and_the_spectrum_begin_with_the_model(audited):
+    numbers = audited.execute_script(
+        "return ['dim', 'rank', 'heads', 'kv-heads', 'layers'].map(n => +document.getElementById(`n-${n}`).value)"
+    )
+    assert numbers == [32, 8, 4, 4, 3]
+
+
+def test_the_most_unusual_head_is_shown_first(driver, tmp_path):
+    audit_report().write(tmp_path / "audit.json")  # effective ranks 1 to 6, random weights have 7
+    assert main(["report", "--audit", str(tmp_path / "audit.json"), "-o", str(tmp_path / "page.html")]) == 0
+    browsing.open_page(driver, tmp_path / "page.html")
+    chosen = driver.execute_script("return ['layer', 'head'].map(n => +document.getElementById(`spectrum-${n}`).value)")
+    assert chosen == [0, 0]
+    report = audit_report()
+    layers = list(report.layers)
+    odd = replace(layers[2].head_reports[1], qk=replace(layers[2].head_reports[1].qk, effective=0.1))
+    layers[2] = replace(layers[2], head_reports=(layers[2].head_reports[0], odd, *layers[2].head_reports[2:]))
+    replace(report, layers=tuple(layers)).write(tmp_path / "audit.json")
+    assert main(["report", "--audit", str(tmp_path / "audit.json"), "-o", str(tmp_path / "page.html")]) == 0
+    browsing.open_page(driver, tmp_path / "page.html")
+    assert driver.execute_script(
+        "return ['layer', 'head'].map(n => +document.getElementById(`spectrum-${n}`).value)"
+    ) == [2, 1]
+    assert browsing.console(driver) == []

@@ -1,7 +1,6 @@
 """Shapes spend the budget, halving keeps the best of every rank, and the answer is read back."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 from rankwise.advise.advice import advise
 from rankwise.advise.inputs import situation
-from rankwise.choose.document import BudgetSearch, Choice, TrainedShape, read_choice
+from rankwise.choose.document import read_choice
 from rankwise.choose.presets import PRESETS, pick_preset
 from rankwise.choose.search import planned_runs, search
 from rankwise.choose.shapes import WITHIN, Budget, HeadShape, shapes_within
@@ -18,6 +17,7 @@ from rankwise.errors import InvalidInputError
 from rankwise.report.choice import draw_choice
 from rankwise.spec import TextSpec
 from rankwise.sweep.trained import TrainedRun
+from report_documents import choice
 
 SMOKE = PRESETS["smoke"]
 TEXT = TextSpec(context=16, sha256="0" * 64)
@@ -102,17 +102,6 @@ def test_budgets_that_no_shapes_spend_are_refused():
             shapes_within(Budget(kind="parameters", amount=amount), dim=64, layers=2)
     with pytest.raises(InvalidInputError, match="--preset: expected one of smoke, laptop, got 'x'"):
         pick_preset("x")
-
-
-def choice(ranks=(2, 8, 32)):
-    shapes = tuple(
-        TrainedShape(heads=64 // rank, rank=rank, value_rank=rank, kv_heads=64 // rank, parameters=32768,
-                     cache_bytes=512, steps=10, losses=(2.0 + rank / 8, 2.1 + rank / 8), loss=2.05 + rank / 8,
-                     standard_error=0.05) for rank in ranks
-    )  # fmt: skip
-    found = BudgetSearch(kind="parameters", amount=32768, shapes=shapes)
-    return Choice(rankwise="0", preset="smoke", text="a.txt", sha256="0" * 64, dim=64, layers=2, context=64,
-                  searches=(found, replace(found, kind="cache", amount=512)))  # fmt: skip
 
 
 def test_a_choice_is_read_back_drawn_and_advised_with(tmp_path):

@@ -42,6 +42,8 @@ EXCEPTIONS = tuple(
         # In full when there is time.
         (r"rankwise reproduce (figure1|theorem) --preset smoke", DRY, AS_IT_STANDS, "trains for 20 s or more"),
         (r"rankwise reproduce barrier( +#.*)?", None, AS_IT_STANDS, "a minute; the tutorial has its smoke preset"),
+        (r"rankwise choose .*--preset smoke .*", DRY, AS_IT_STANDS, "trains for 20 s"),
+        (r"rankwise advise .*--choose choice.json", None, AS_IT_STANDS, "reads what choose trained"),
         (r"rankwise need .*", ("--steps", "4"), AS_IT_STANDS, "trains forms for 10 s"),
         (r"rankwise sweep ranks.toml --store my-runs", DRY, AS_IT_STANDS, "trains for 10 s"),
         (r"rankwise (results|report) .*my-runs.*", None, AS_IT_STANDS, "reads what that sweep trained"),

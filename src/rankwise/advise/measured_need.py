@@ -56,10 +56,10 @@ class MeasuredNeed:
 
     @property
     def span(self) -> str:
-        """``58``, or ``42 to 73 in 6 blocks``."""
+        """``58, within 52 to 61 with 95 %,``, or ``42 to 73 in 6 blocks``."""
         if len(self.blocks) == 1:
             only = self.blocks[0]
-            return f"{only.rank} (95 %: {only.low} to {only.high})"
+            return f"{only.rank}, within {only.low} to {only.high} with 95 %,"
         return f"{self.least} to {self.rank} in {len(self.blocks)} blocks"
 
     def for_layers(self, layers: int) -> tuple[BlockNeed, ...]:

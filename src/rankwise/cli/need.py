@@ -195,6 +195,7 @@ def print_need(report: NeedReport, figure: Path | None = None) -> None:
         _print_blocks(measurements)
         least = min(measurements, key=lambda one: one.need)
         out.print(Text(f"Most demanding: {worst.name} ({worst.need}); least: {least.name} ({least.need})."))
+    _print_heads(measurements)
     out.print(Text(f"\n{_reading(worst, settings)}"))
     print_sanity(report.sanity)
     for note in dict.fromkeys(note for one in measurements for note in one.notes):
@@ -259,6 +260,44 @@ def _print_blocks(measurements: Sequence[NeedMeasurement]) -> None:
             f"{one.participation_ratio.keys:.1f}",
         )
     console().print(table)
+
+
+def _print_heads(measurements: Sequence[NeedMeasurement]) -> None:
+    """What the model's own heads need, summed over the heads of each block."""
+    shown = [one for one in measurements if one.heads]
+    if not shown:
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    from rankwise.need.per_head import SEVERAL, TARGET
+
+    out = console()
+    table = Table("block", "rank", "top key", f"top {SEVERAL}", "attention", "least-most")
+    table.title = "What the heads' own choices need: mean rank over the heads of a block"
+    for one in shown:
+        means = (sum(getattr(head, what) for head in one.heads) / len(one.heads) for what in _CRITERIA)
+        needs = [head.attention for head in one.heads]
+        table.add_row(
+            Text(one.name.split(" (", maxsplit=1)[0]),
+            str(one.heads[0].rank),
+            *(f"{mean:.1f}" for mean in means),
+            f"{min(needs)}-{max(needs)}",
+        )
+    every = [head for one in shown for head in one.heads]
+    means = (sum(getattr(head, what) for head in every) / len(every) for what in _CRITERIA)
+    table.add_row("all", str(every[0].rank), *(f"{mean:.1f}" for mean in means), style="bold")
+    out.print(table)
+    out.print(
+        Text(
+            f"Smallest rank at which {TARGET:.0%} of the most attended keys change at most (top key; top {SEVERAL}), "
+            f"or attention moves by {TARGET:g} in total variation; the first key is set apart. Least-most: of "
+            "attention, over heads. Heads cut to such ranks still attend alike; what the model loses is for reduce."
+        )
+    )
+
+
+_CRITERIA = ("top", "several", "attention")
 
 
 def _reading(one: NeedMeasurement, settings: NeedAsked) -> str:

@@ -56,6 +56,21 @@ class IntrinsicDimensions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HeadNeed:
+    """The smallest rank at which a head's own choice survives, by three criteria (see ``per_head``)."""
+
+    head: int
+    rank: int
+    """Of the head, the most that it can need."""
+    top: int
+    """Its most attended key."""
+    several: int
+    """Its four most attended keys."""
+    attention: int
+    """Its attention, within a total variation."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class NeedMeasurement:
     """One set of vectors."""
 
@@ -80,6 +95,8 @@ class NeedMeasurement:
     """By family of forms: best, svd, pca, random."""
     isotropic: tuple[IsotropicPoint, ...]
     notes: tuple[Words, ...]
+    heads: tuple[HeadNeed, ...] = ()
+    """What the block's own heads need, where a model was measured that shows its queries and keys."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.need_low <= self.need <= self.need_high <= self.dim:

@@ -28,7 +28,7 @@ from torch.nn.functional import normalize
 from rankwise.errors import InvalidInputError, ShapeError, require_choice, require_int, require_number
 from rankwise.need.best_form import BestForms
 from rankwise.need.curves import CurvePoint, RankCurve, isotropic_ranks, nested, rank_grid, smallest_rank
-from rankwise.need.document import CandidatesNeed, IsotropicPoint
+from rankwise.need.document import CandidatesNeed, HeadNeed, IsotropicPoint
 from rankwise.need.forms import balanced_form, intrinsic_dimension, moments, pca_form, random_form
 from rankwise.need.isotropic import isotropic_error, isotropic_need
 from rankwise.need.retrieval import CandidateSets, Interval, Pool, draw_candidates
@@ -97,6 +97,7 @@ class Need:
     isotropic: list[IsotropicPoint]
     by_candidates: list[CandidatesNeed]
     notes: list[str]
+    heads: tuple[HeadNeed, ...] = ()
 
 
 def measure_need(

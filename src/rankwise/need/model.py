@@ -5,7 +5,7 @@ applied to (in cross-attention the keys come from the other sequence). A block i
 so one block's inputs are in memory at a time.
 
 What is asked of them is nearest-neighbour search among token states, the task of the theory, and not what the model's
-own heads look for: that is in their weights.
+own heads look for: that is asked of each head by ``per_head``.
 
 Legend: T texts, N tokens, D dim.
 """
@@ -13,6 +13,7 @@ Legend: T texts, N tokens, D dim.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import torch
 from jaxtyping import Int64
@@ -21,6 +22,7 @@ from torch import Tensor
 from rankwise.errors import InvalidInputError
 from rankwise.models.running.model import AttentionCall, RunningModel
 from rankwise.need.measurement import STAGES, Need, NeedSettings, measure_need
+from rankwise.need.per_head import head_needs
 from rankwise.need.vectors import LARGEST_DIM
 from rankwise.progress import Progress, silent
 
@@ -54,15 +56,14 @@ def measure_model_need(
             name = f"layer {call.index} ({call.name})"
             before, total = STAGES * len(found), STAGES * len(names if blocks is None else set(blocks))
             keys, queries = (inputs, None) if context is None else (context, inputs)
-            found.append(
-                measure_need(
-                    keys,
-                    queries,
-                    settings=settings,
-                    name=name,
-                    progress=lambda what, done, _: progress(what, before + done, total),
-                )
+            need = measure_need(
+                keys,
+                queries,
+                settings=settings,
+                name=name,
+                progress=lambda what, done, _: progress(what, before + done, total),
             )
+            found.append(replace(need, heads=head_needs(call)))
 
     running.watch(tokens, visit)
     return found

@@ -58,6 +58,7 @@ def _measurement(need: Need) -> NeedMeasurement:
         curves={kind: tuple(map(_point, points)) for kind, points in need.curves.items()},
         isotropic=tuple(need.isotropic),
         notes=tuple(need.notes),
+        heads=need.heads,
     )
 
 
