@@ -14,7 +14,7 @@ the codes are isotropic.
   for an error e: without noise ``2 log2((N - 1) / (2 e))``, and about ``4 s^2 log(N / (2 e))`` with much.
 - Codes of unit length. **Derivation**, exact: the N - 1 other codes are independent given c_i and y, so
   ``P(right) = E (1 - T(w))^(N-1)`` with ``w = <P c_i, u>`` and T the tail of one coordinate on the sphere. w has three
-  independent parts, |P c_i|^2 ~ Beta(r/2, (d-r)/2), the noise along P c_i and the noise across; three quadratures.
+  independent parts, ``|P c_i|^2 ~ Beta(r/2, (d-r)/2)``, the noise along P c_i and the noise across; three quadratures.
 - The boundary. That rank reaches d at ``s^2 = (2x - 1) / (2 - 2x)`` with ``x = (2e / (N - 1))^(2/d)``, about
   ``d / (4 log(N / (2 e)))``. **Heuristic** for unit codes: below it finding the nearest code is selection, at a rank
   that grows like log N. Above the exact boundary not even rank d can tell which code was copied; the nearest code has

@@ -1,0 +1,192 @@
+"""Select or search: the smallest rank that finds the right one of N codes in 99 % of the queries.
+
+    rankwise reproduce select --preset laptop        (smoke: 4 s; laptop: 90 s on one core)
+
+A query is a code plus noise of length s. Points are hand-built heads of rank r (``selecting_head``) that are to choose
+what a head of full rank chooses, the nearest code; bars are the ranks that two standard errors allow. Lines are the
+exact rank that chooses the code which was copied (``selection_rank``). While the noise is small both are one, and rank
+grows like log N. At a noise s* (dotted) not even full rank can tell which code was copied; beyond it the nearest code
+is search among vectors that have nothing to do with the query, and takes nearly all d coordinates.
+
+The third panel has fixed codes, which a head may know: projections on random directions beside the best linear
+discriminant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from rankwise.nn.constructions import discriminant_directions
+from rankwise.recipes.computed_figure import ComputedFigure
+from rankwise.recipes.marks import Mark, curve, select
+from rankwise.report.figures import MARKERS, ramp
+from rankwise.report.panels import Axis, Panel, Picture, Series, dots, smooth
+from rankwise.spec import SelectSpec
+from rankwise.tasks import Select
+from rankwise.theory.selection import search_noise, selection_rank, sufficient_rank
+
+_TARGET = 0.99
+_NUMBERS_AT_ONCE = 2**21
+_FIXED = ("random", "discriminant")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Every number of codes with every noise, ``samples`` queries each; fixed codes with ``fixed_noise``."""
+
+    dim: int
+    codes: tuple[int, ...]
+    noises: tuple[float, ...]
+    samples: int
+    fixed_noise: float = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankMark(Mark):
+    """The ranks that one number of codes and one noise take."""
+
+    dim: int
+    codes: int
+    kind: str
+    """``new`` codes in every example; ``search``: queries that know nothing of them; ``random`` and ``discriminant``
+    directions for fixed codes."""
+    noise: float | None
+    """None for ``search``."""
+    measured: int
+    """The smallest rank that finds the nearest code in 99 %."""
+    measured_se: float
+    """A quarter of the range of ranks that two standard errors of the accuracy allow."""
+    exact: int | None = None
+    """The smallest rank that finds the copied one of new codes; None: no rank does."""
+    sufficient: int | None = None
+    """The same by the union bound for Gaussian codes."""
+
+
+_NOISES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)
+PRESETS = {
+    "smoke": Settings(dim=32, codes=(8, 64), noises=(0.0, 1.0, 4.0), samples=1000),
+    "laptop": Settings(dim=64, codes=tuple(2**k for k in range(3, 13)), noises=_NOISES, samples=2000),
+    "full": Settings(dim=256, codes=tuple(2**k for k in range(3, 13)), noises=(*_NOISES, 6.0, 8.0), samples=20_000),
+}
+
+
+def choices(points: Float[Tensor, "B N D"], queries: Float[Tensor, "B D"]) -> Int[Tensor, "B D"]:
+    """What heads of every rank choose: ``argmax_j`` of the score over the first 1, 2, ..., D coordinates."""
+    scores, found = torch.zeros(points.shape[:2]), []
+    for coordinate, asked in zip(points.permute(2, 0, 1).contiguous(), queries.mT, strict=True):
+        scores.addcmul_(coordinate, asked[:, None])
+        found.append(scores.argmax(dim=1))
+    return torch.stack(found, dim=1)
+
+
+def rank_needed(right: Float[Tensor, " D"]) -> int:
+    """The first rank from which on a share of .99 is ``right``."""
+    wrong = (right < _TARGET).nonzero()
+    return int(wrong.max()) + 2 if len(wrong) else 1
+
+
+class _Select(ComputedFigure[Settings, RankMark]):
+    """Rank against codes, rank against noise, and fixed codes."""
+
+    name = "select"
+    columns = ("codes", "kind", "noise", "measured", "exact", "sufficient")
+    presets = PRESETS
+
+    def parts(self, settings: Settings) -> Iterator[tuple[int]]:
+        yield from ((codes,) for codes in settings.codes)
+
+    def marks(self, settings: Settings, codes: int) -> Iterator[RankMark]:
+        kinds: list[tuple[str, float | None]] = [("new", noise) for noise in settings.noises]
+        for kind, noise in [*kinds, ("search", None)]:
+            yield _mark(settings, codes, kind, noise)
+        for kind in _FIXED:
+            yield _mark(settings, codes, kind, settings.fixed_noise)
+
+    def reading(self, settings: Settings, marks: Sequence[RankMark]) -> list[str]:
+        first, last = min(settings.codes), max(settings.codes)
+        low, high = (select(marks, kind="new", codes=codes, noise=0.0)[0].measured for codes in (first, last))
+        search = [mark.measured for mark in select(marks, kind="search")]
+        limits = {codes: search_noise(settings.dim, codes) for codes in settings.codes}
+        below = [m for m in select(marks, kind="new") if (m.noise or 0) < 0.8 * limits[m.codes]]
+        off = max(abs(mark.measured - (mark.exact or mark.dim)) for mark in below)
+        return [
+            f"Without noise, {first} codes take rank {low} and {last} codes rank {high} of {settings.dim}: "
+            f"{(high - low) / math.log2(last / first):.2f} more for every doubling.",
+            f"Search among vectors that know nothing of the query takes rank {min(search)} to {max(search)}.",
+            f"The copied code is lost even to full rank from noise {limits[first]:.2f} on with {first} codes, "
+            f"{limits[last]:.2f} with {last}.",
+            f"Below .8 of that noise measured and exact rank differ by at most {off} in {len(below)} cells.",
+            "The exact rank and the union bound are our derivations; that selection becomes search at s* is measured.",
+        ]
+
+    def picture(self, settings: Settings, marks: Sequence[RankMark]) -> Picture:
+        rank = Axis(label="smallest rank for 99 % top-1", low=0, high=1.12 * settings.dim)
+        codes = Axis(label="codes $N$", scale="log2", ticks=settings.codes)
+        shown: dict[str, Any] = {"y": rank, "levels": {"full rank": settings.dim}, "legend": "below"}
+        wanted = [noise for noise in settings.noises if noise in (0.0, 0.5, 1.0, 1.5)]
+        by_codes = _series(
+            {f"noise {noise:g}": select(marks, kind="new", noise=noise) for noise in wanted}, "codes", closed=True
+        )
+        by_codes.append(curve("search", select(marks, kind="search"), x="codes", y="measured", **dots("black", "x")))
+        some = settings.codes[:: max(1, len(settings.codes) // 3)]
+        by_noise = _series(
+            {f"$N = {count}$": select(marks, kind="new", codes=count) for count in some}, "noise", closed=True
+        )
+        limits = [search_noise(settings.dim, count) for count in some]
+        fixed = _series({f"{kind} directions": select(marks, kind=kind) for kind in _FIXED}, "codes", closed=False)
+        noise = Axis(label="length of the noise / length of a code")
+        panels = [
+            Panel(title="rank grows like log $N$", x=codes, series=by_codes, legend_columns=3, **shown),
+            Panel(title="search from $s^*$ on", x=noise, series=by_noise, verticals=limits, legend_columns=4, **shown),
+            Panel(title="fixed codes that the head knows", x=codes, series=fixed, legend_columns=2, **shown),
+        ]
+        title = f"Select or search among codes in {settings.dim} dimensions: hand-built heads (points), exact (lines)"
+        return Picture(title=title, panels=[panels], size=(4.2, 4.1))
+
+
+def _mark(settings: Settings, codes: int, kind: str, noise: float | None) -> RankMark:
+    dim, samples, generator = settings.dim, settings.samples, torch.Generator().manual_seed(codes)
+    task = Select(SelectSpec(dim=dim, points=codes, noise=noise or 0.0, codebook=0 if kind in _FIXED else None))
+    turn = discriminant_directions(task.codes).float().mT if kind == "discriminant" and task.codes is not None else None
+    right, left = torch.zeros(dim), samples
+    while left:
+        batch = task.sample(min(left, max(1, _NUMBERS_AT_ONCE // (codes * dim))), generator)
+        assert batch.queries is not None
+        queries = torch.randn(len(batch), dim, generator=generator) if kind == "search" else batch.queries[:, 0]
+        chosen = choices(batch.points, queries) if turn is None else choices(batch.points @ turn, queries @ turn)
+        right += (chosen == chosen[:, -1:]).float().sum(dim=0)
+        left -= len(batch)
+    right /= samples
+    errors = 2 * (right * (1 - right) / samples).sqrt()
+    closed: dict[str, int | None] = {}
+    if kind == "new" and noise is not None:
+        closed = {"exact": selection_rank(dim, codes, noise), "sufficient": sufficient_rank(codes, noise)}
+    return RankMark(
+        dim=dim,
+        codes=codes,
+        kind=kind,
+        noise=noise,
+        measured=rank_needed(right),
+        measured_se=(rank_needed(right - errors) - rank_needed(right + errors)) / 4,
+        **closed,
+    )
+
+
+def _series(groups: dict[str, list[RankMark]], x: str, *, closed: bool) -> list[Series]:
+    """Points of every group, and their closed form as a line."""
+    series = []
+    for (label, own), colour, marker in zip(groups.items(), ramp(len(groups)), MARKERS, strict=False):
+        series.append(curve(label, own, x=x, y="measured", **dots(colour, marker)))
+        if closed:
+            series.append(curve("", own, x=x, y="exact", **smooth(colour)))
+    return series
+
+
+FIGURE = _Select()
