@@ -1,4 +1,4 @@
-"""The figures of ``rankwise reproduce``. Adding one = a file that ends in ``FIGURE = ...`` and a line here."""
+"""The figures of ``rankwise reproduce``. Adding one = a file that ends in ``FIGURE = ...`` and its name here."""
 
 from __future__ import annotations
 
