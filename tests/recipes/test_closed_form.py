@@ -50,14 +50,15 @@ def test_an_unknown_figure_or_preset_is_named(tmp_path: Path) -> None:
 def test_vote() -> None:
     settings = vote.Settings(dims=(8, 16), most_heads=1000, simulated_heads=(1, 21), draws=6, samples=400)
     marks = vote.FIGURE.compute(settings)
-    simulated = [mark for mark in marks if mark.network is not None]
+    simulated = select(marks, kind="network")
     assert [(mark.dim, mark.heads) for mark in simulated] == [(8, 1), (8, 21), (16, 1), (16, 21)]
-    for mark in marks:
+    for mark in select(marks, kind="quadrature"):
         assert mark.heads % 2
-        assert mark.accuracy == 1 - mark.wrong == majority_accuracy(mark.dim, mark.heads)
+        assert mark.accuracy == majority_accuracy(mark.dim, mark.heads) == pytest.approx(1 - mark.wrong)
     for mark in simulated:
-        noise = math.sqrt(mark.accuracy * mark.wrong / (settings.draws * settings.samples))
-        assert abs(mark.network - mark.accuracy) < 4 * max(mark.network_se, noise)
+        exact = majority_accuracy(mark.dim, mark.heads)
+        noise = math.sqrt(exact * (1 - exact) / (settings.draws * settings.samples))
+        assert abs(mark.accuracy - exact) < 4 * max(mark.accuracy_se, noise)
     assert "dimension 8: 153, 641, 16,287." in vote.FIGURE.reading(settings, marks)[-2]
     assert_presented(vote.FIGURE, settings, marks)
 

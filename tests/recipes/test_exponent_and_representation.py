@@ -9,7 +9,9 @@ from scipy.special import roots_gegenbauer
 from rankwise.recipes.closed_form import exponent, representation
 from rankwise.recipes.marks import select
 from rankwise.theory.bounds import error_lower_bound, heads_required_log10
-from rankwise.theory.harmonics import gegenbauer, sign_eigenvalue
+from rankwise.theory.exponent import LAW, limit_exponent
+from rankwise.theory.harmonics import feature_weight, gegenbauer, sign_eigenvalue
+from rankwise.theory.representation import truncated_sign
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +35,12 @@ def test_the_informal_law_is_an_order_only():
 
 
 def test_the_limit_follows_the_law():
-    assert abs(exponent.LAW - 0.0645) < 5e-5
-    assert exponent.limit_exponent(0.3) == 1
-    assert exponent.limit_exponent((1 - 2 / math.pi) / 2 - 1e-9) == 3
-    assert exponent.limit_exponent(0.005) == pytest.approx(exponent.LAW / 0.005**2, rel=0.01)
+    assert abs(LAW - 0.0645) < 5e-5
+    assert limit_exponent(0.3) == 1
+    assert limit_exponent((1 - 2 / math.pi) / 2 - 1e-9) == 3
+    assert limit_exponent(0.005) == pytest.approx(LAW / 0.005**2, rel=0.01)
     # finite dimensions approach the stairs from below away from their edges, slowly
-    gaps = [exponent.limit_exponent(0.16) - heads_required_log10(dim, 1, 0.16) / math.log10(dim)
+    gaps = [limit_exponent(0.16) - heads_required_log10(dim, 1, 0.16) / math.log10(dim)
             for dim in (64, 2**12, 2**20, 2**29)]  # fmt: skip
     assert gaps == sorted(gaps, reverse=True)
     assert 0 < gaps[-1] < 0.15
@@ -49,13 +51,13 @@ def test_u_has_the_coefficients_one_over_lambda(represented):
     for mark in select(represented, angle=0.0):
         nodes, weights = roots_gegenbauer(40, mark.dim / 2 - 1)
         weights = weights / weights.sum()
-        u = representation.feature_weight(mark.dim, nodes, mark.degree)
+        u = feature_weight(mark.dim, nodes, mark.degree)
         for degree in range(1, 10, 2):
             expected = 1 / sign_eigenvalue(mark.dim, degree) if degree <= mark.degree else 0
             found = weights @ (u * gegenbauer(mark.dim, degree, nodes))
             assert found == pytest.approx(expected, rel=1e-9, abs=1e-9 * mark.root_mean_square)
         assert math.sqrt(weights @ u**2) == pytest.approx(mark.root_mean_square, rel=1e-9)
-        truncated = representation.truncated_sign(mark.dim, mark.degree, nodes)
+        truncated = truncated_sign(mark.dim, mark.degree, nodes)
         assert weights @ truncated**2 == pytest.approx(mark.energy, rel=1e-9)
 
 
@@ -73,7 +75,7 @@ def test_heads_weighted_by_u_average_to_the_truncated_sign(represented):
     assert all(abs(mark.simulated - mark.represented) < 4 * mark.noise for mark in simulated)
     for mark in simulated:
         cosine = np.clip(np.cos(np.radians([mark.angle])), -1, 1)
-        assert mark.represented == representation.truncated_sign(mark.dim, mark.degree, cosine)[0]
+        assert mark.represented == truncated_sign(mark.dim, mark.degree, cosine)[0]
 
 
 def test_they_draw_and_tabulate_what_is_seen(exponents, represented):

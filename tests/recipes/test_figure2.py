@@ -3,8 +3,9 @@ import math
 import pytest
 import torch
 
+from rankwise.measure.alignment import angle_and_scale
 from rankwise.recipes import figure1, figure2
-from rankwise.recipes.figure2 import FIGURE, PRESETS, angle_and_scale, published_medians
+from rankwise.recipes.figure2 import FIGURE, PRESETS, published_medians
 from rankwise.sweep.trained_weights import trained_model
 from recipe_rows import points_from, trained_here
 

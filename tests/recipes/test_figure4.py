@@ -1,8 +1,9 @@
 import pytest
 
 from rankwise.recipes import figure4
-from rankwise.recipes.figure4 import FIGURE, PRESETS, TESTED, exact_head
+from rankwise.recipes.figure4 import FIGURE, PRESETS, TESTED
 from rankwise.recipes.rows import points_of
+from rankwise.sweep.exact_head import exact_head
 from recipe_rows import trained, trained_here
 
 
@@ -40,7 +41,7 @@ def points(preset, own, tested, monkeypatch):
 
 def test_reading_and_drawing_from_fixed_numbers(monkeypatch):
     found = points("full", lambda run: 1 / run.model.rank, lambda run, n: n / 2000 / run.model.rank, monkeypatch)
-    monkeypatch.setattr(figure4, "exact_head", lambda dim, count, error: dict.fromkeys(TESTED, 0.01))
+    monkeypatch.setattr(figure4, "exact_head", lambda dim, count, error, tested: dict.fromkeys(tested, 0.01))
     lines = FIGURE.reading(PRESETS["full"], found)
     assert lines[0] == "Rank 32, trained with 4 and with 256 points: error from 0.031 to 0.031."
     assert lines[3].startswith("Trained with 16 points, tested with 1024: rank 32 0.016, rank 64 0.008; an exact head")
@@ -53,10 +54,10 @@ def test_reading_and_drawing_from_fixed_numbers(monkeypatch):
 
 
 def test_the_exact_head_agrees_where_it_should_and_errs_more_with_more_points():
-    line = exact_head(8, 16, 0.02)
+    line = exact_head(8, 16, 0.02, TESTED)
     assert line[16] == pytest.approx(0.02, rel=1e-3)
     assert line[4] < line[16] < line[256]
-    assert exact_head(8, 16, 1.0) is None, "softer than any: what collapsed to 0 has no exact head beside it"
+    assert exact_head(8, 16, 1.0, TESTED) is None, "softer than any: what collapsed to 0 has no exact head beside it"
 
 
 def test_trained_models_are_tested_with_other_numbers_of_points(tmp_path, monkeypatch):

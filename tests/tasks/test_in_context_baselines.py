@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import Lasso, LinearRegression
+from sklearn.linear_model import Lasso, LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
 from rankwise.errors import InvalidInputError
@@ -17,6 +17,7 @@ from rankwise.tasks.in_context_baselines import (
     least_squares,
     nearest_anchor,
     nearest_neighbors,
+    ridge,
 )
 
 
@@ -67,6 +68,15 @@ def test_lasso_is_scikit_learns(alpha):
         return Lasso(alpha=alpha, fit_intercept=False, max_iter=100_000, tol=1e-12).fit(a, b).predict(now)[0]
 
     assert_agrees(lasso(x, y, alpha, tolerance=1e-10), by_position(x.numpy(), y.numpy(), fit), 1e-5)
+
+
+@pytest.mark.parametrize("penalty", [0.25, 1.0])
+def test_ridge_is_scikit_learns(penalty):
+    x, y = prompts()
+    theirs = by_position(
+        x, y, lambda xs, ys, now: Ridge(alpha=penalty, fit_intercept=False).fit(xs, ys).predict(now).item()
+    )
+    assert_agrees(ridge(x, y, penalty), theirs, 1e-9)
 
 
 def test_averaging_by_hand():

@@ -8,6 +8,7 @@ beyond, and with few seeds the range is a rough one.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -41,6 +42,14 @@ def find_knee(curve: Mapping[int, Sequence[float]], *, lower_is_better: bool) ->
     mean = _first({size: sum(curve[size]) / len(curve[size]) for size in sizes}, lower_is_better)
     single = [_first({size: curve[size][seed] for size in sizes}, lower_is_better) for seed in seeds]
     return Knee(at=mean, low=min([mean, *single]), high=max([mean, *single]))
+
+
+def first_crossing(curve: Mapping[int, float], level: float) -> float | None:
+    """Where a falling ``curve`` first falls to ``level``, interpolated between sizes; None where it does not cross."""
+    for low, high in itertools.pairwise(sorted(curve)):
+        if curve[low] > level >= curve[high]:
+            return low + (high - low) * (curve[low] - level) / (curve[low] - curve[high])
+    return None
 
 
 def _first(values: Mapping[int, float], lower_is_better: bool) -> int:

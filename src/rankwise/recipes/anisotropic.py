@@ -12,13 +12,12 @@ A measurement: the question is open.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from rankwise.recipes.baselines import linear_error
+from rankwise.measure.knee import first_crossing
 from rankwise.recipes.cells import TWENTIETH, SphereSizes, cell_trainer, farthest
 from rankwise.recipes.marks import Value, curve, lines_of
 from rankwise.recipes.rows import Point
@@ -26,6 +25,7 @@ from rankwise.recipes.trained_figure import TrainedFigure
 from rankwise.report.panels import Axis, Panel, Picture
 from rankwise.spec import NeighborSpec, RunSpec, VectorFile
 from rankwise.sweep.trained import TrainedRun
+from rankwise.tasks.levels import linear_error
 
 _HEADS = 4
 _SAMPLES = 20_000
@@ -72,18 +72,14 @@ class _Anisotropic(TrainedFigure[Sizes]):
     def measured(self, trained: TrainedRun) -> Iterable[Mapping[str, Value]]:
         """The intrinsic dimension of the data, and the error relative to the best linear one on it."""
         effective, linear = describe_data(trained.run.neighbors)
-        yield {
-            "effective_dim": effective,
-            "linear_error": linear,
-            "of_linear": trained.result["error"] / linear,
-        }
+        yield {"effective_dim": effective, "linear_error": linear, "of_linear": trained.result["error"] / linear}
 
     def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
         """The needed rank as a share of d and of d_eff, and which of the two shares varies less."""
         lines, shares = [], []
         for data, own in _by_data(marks).items():
             dim, effective = own[0].row.dim, _effective(own[0])
-            needed = needed_rank({point.row.rank: point.mean("of_linear") for point in own})
+            needed = first_crossing({point.row.rank: point.mean("of_linear") for point in own}, _LEVEL)
             if needed is None:
                 lines.append(f"{data} (d_eff = {effective:.3g}): half the linear error is not crossed at these ranks.")
                 continue
@@ -142,23 +138,12 @@ def describe_data(task: NeighborSpec) -> tuple[float, float]:
     """Participation ratio of the points' covariance, and error of the best linear predictor."""
     import torch
 
-    from rankwise.measure import participation_ratio
+    from rankwise.need.forms import intrinsic_dimension
     from rankwise.tasks.from_spec import build_neighbors
 
-    built = build_neighbors(task)
-    points = built.sample(_SAMPLES // task.points, torch.Generator().manual_seed(1)).points.flatten(0, 1).double()
-    centred = points - points.mean(dim=0)
-    # eigenvalues of the covariance are squared singular values: their roots stand for the long matrix
-    spectrum = torch.linalg.eigvalsh(centred.T @ centred).clamp(min=0).sqrt()
-    return float(participation_ratio(singular_values=spectrum)), linear_error(task, 2, _SAMPLES // task.points)
-
-
-def needed_rank(line: Mapping[int, float], level: float = _LEVEL) -> float | None:
-    """Where relative errors by rank first fall to ``level``, interpolated; None where they do not cross it."""
-    for low, high in itertools.pairwise(sorted(line)):
-        if line[low] > level >= line[high]:
-            return low + (high - low) * (line[low] - level) / (line[low] - line[high])
-    return None
+    sequences = _SAMPLES // task.points
+    points = build_neighbors(task).sample(sequences, torch.Generator().manual_seed(1)).points.flatten(0, 1).double()
+    return intrinsic_dimension(points), linear_error(task, 2, sequences)
 
 
 def _by_data(points: Sequence[Point]) -> dict[Value, list[Point]]:

@@ -18,7 +18,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rankwise.recipes.baselines import linear_error
 from rankwise.recipes.cells import TWENTIETH, cell_trainer
 from rankwise.recipes.marks import Value, curve, lines_of
 from rankwise.recipes.rows import Point
@@ -27,6 +26,7 @@ from rankwise.report.figures import ramp
 from rankwise.report.panels import Axis, Panel, Picture
 from rankwise.spec import NeighborSpec, RunSpec, vary
 from rankwise.sweep.trained import TrainedRun
+from rankwise.tasks.levels import linear_error
 
 _BARE = {"model.residual": "none", "model.positions": "concatenated", "model.position_dim": 1, "model.max_points": 2}
 

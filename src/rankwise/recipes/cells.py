@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from rankwise.errors import require_choice, require_int
 from rankwise.recipes.trained_figure import Settings
@@ -27,6 +29,11 @@ class SphereSizes(Settings):
     points: int
     ranks: tuple[int, ...] = ()
     sequences: int
+
+
+def sphere_trainer(settings: SphereSizes, sequences: int | None, **options: Any) -> Callable[..., RunSpec]:
+    """``cell_trainer`` for the one task of these sizes."""
+    return partial(cell_trainer(sequences, settings.sequences, **options), farthest(settings.dim, settings.points))
 
 
 def cell_trainer(

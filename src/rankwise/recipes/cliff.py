@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rankwise.recipes.baselines import trivial_errors
-from rankwise.recipes.cells import TWENTIETH, SphereSizes, cell_trainer, counted, farthest
+from rankwise.recipes.cells import TWENTIETH, SphereSizes, counted, sphere_trainer
 from rankwise.recipes.marks import curve, lines_of
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import TrainedFigure
 from rankwise.report.headline import two_digits_down
 from rankwise.report.panels import Axis, Panel, Picture
 from rankwise.spec import RunSpec
+from rankwise.tasks.levels import trivial_errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +45,10 @@ class _Cliff(TrainedFigure[Sizes]):
 
     def runs(self, settings: Sizes, *, sequences: int | None = None) -> Iterable[RunSpec]:
         """By ``capacity``: the paper's protocol takes only ranks that divide d."""
-        train, task = cell_trainer(sequences, settings.sequences), farthest(settings.dim, settings.points)
+        train = sphere_trainer(settings, sequences)
         for heads in settings.heads:
             for rank in settings.ranks:
-                yield train(task, heads=heads, rank=rank)
+                yield train(heads=heads, rank=rank)
 
     def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
         """For every number of heads: the last step before full rank, and where the error has halved."""

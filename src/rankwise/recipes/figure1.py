@@ -15,8 +15,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rankwise.recipes.baselines import trivial_errors
-from rankwise.recipes.cells import TWENTIETH, SphereSizes, cell_trainer, counted, farthest
+from rankwise.recipes.cells import TWENTIETH, SphereSizes, counted, sphere_trainer
 from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select, ticked
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.rows import Point
@@ -24,6 +23,7 @@ from rankwise.recipes.trained_figure import TrainedFigure
 from rankwise.report.headline import two_digits_down
 from rankwise.report.panels import Panel, Picture
 from rankwise.spec import RunSpec, heads_for_budget
+from rankwise.tasks.levels import trivial_errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,14 +77,11 @@ class _Figure1(TrainedFigure[Sizes]):
 
     def runs(self, settings: Sizes, *, protocol: str = "capacity", sequences: int | None = None) -> Iterable[RunSpec]:
         """Every rank of every curve."""
-        train, task = (
-            cell_trainer(sequences, settings.sequences, protocol=protocol),
-            farthest(settings.dim, settings.points),
-        )
+        train = sphere_trainer(settings, sequences, protocol=protocol)
         for line in settings.curves:
             for rank in line.ranks:
                 heads = heads_for_budget(settings.dim, rank, line.exponent)
-                yield train(task, layers=line.layers, heads=heads, rank=rank)
+                yield train(layers=line.layers, heads=heads, rank=rank)
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
         """The budget: d^2 is the usual H r = d."""

@@ -15,9 +15,9 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from rankwise.recipes.cells import TWENTIETH, SphereSizes, cell_trainer, counted, farthest
+from rankwise.measure.alignment import angle_and_scale
+from rankwise.recipes.cells import TWENTIETH, SphereSizes, counted, sphere_trainer
 from rankwise.recipes.marks import Value, curve, lines_of
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.rows import Point
@@ -26,9 +26,6 @@ from rankwise.report.figures import COLOURS, MARKERS
 from rankwise.report.panels import Axis, Panel, Picture, Series, dots
 from rankwise.spec import RunSpec, heads_for_budget
 from rankwise.sweep.trained import TrainedRun
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _PANELS = (
     ("qk", "which point is chosen", "scores: angle of $W_Q^T W_K$ to $-I$"),
@@ -60,12 +57,9 @@ class _Figure2(TrainedFigure[Sizes]):
 
     def runs(self, settings: Sizes, *, protocol: str = "capacity", sequences: int | None = None) -> Iterable[RunSpec]:
         """The full-rank cells of one layer of figure 1."""
-        train, task = (
-            cell_trainer(sequences, settings.sequences, protocol=protocol),
-            farthest(settings.dim, settings.points),
-        )
+        train = sphere_trainer(settings, sequences, protocol=protocol)
         for exponent in settings.exponents:
-            yield train(task, heads=heads_for_budget(settings.dim, settings.dim, exponent), rank=settings.dim)
+            yield train(heads=heads_for_budget(settings.dim, settings.dim, exponent), rank=settings.dim)
 
     def measured(self, trained: TrainedRun) -> Iterable[Mapping[str, Value]]:
         """One row per head."""
@@ -81,13 +75,7 @@ class _Figure2(TrainedFigure[Sizes]):
             scores = layer.score_scale(head) * layer.qk(head).dense()
             qk_angle, qk_scale = angle_and_scale(scores, sign=-1)
             ov_angle, ov_scale = angle_and_scale(layer.ov(head).dense() / layer.spec.average, sign=1)
-            yield {
-                "head": head,
-                "qk_angle": qk_angle,
-                "qk_scale": qk_scale,
-                "ov_angle": ov_angle,
-                "ov_scale": ov_scale,
-            }
+            yield {"head": head, "qk_angle": qk_angle, "qk_scale": qk_scale, "ov_angle": ov_angle, "ov_scale": ov_scale}
 
     def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
         """A line for every number of heads."""
@@ -118,16 +106,6 @@ class _Figure2(TrainedFigure[Sizes]):
             panels.append(Panel(title=title, x=x, y=y, series=series, verticals=[90]))
         title = f"Full-rank heads, farthest of {settings.points} points in {settings.dim} dimensions"
         return Picture(title=title, panels=[panels], legend="right", share_y=False)
-
-
-def angle_and_scale(matrix: Tensor, sign: int) -> tuple[float, float]:
-    """Degrees between ``matrix`` [D, D] and ``sign * I``, and ``|matrix|_F / sqrt(D)``."""
-    A = matrix.detach().double()
-    size, root = float(A.norm()), math.sqrt(len(A))
-    if size == 0:
-        return 90.0, 0.0
-    cosine = sign * float(A.trace()) / (size * root)
-    return math.degrees(math.acos(max(-1.0, min(1.0, cosine)))), size / root
 
 
 def published_medians(dim: int, points: int) -> dict[int, tuple[float, float]]:

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any
 
-from rankwise.recipes.baselines import trivial_errors
-from rankwise.recipes.cells import FIRST_RATE, LATER_RATE, TWENTIETH, SphereSizes, cell_trainer, counted, farthest
+from rankwise.recipes.cells import FIRST_RATE, LATER_RATE, TWENTIETH, SphereSizes, counted, sphere_trainer
 from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select, ticked
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.rows import Point
@@ -25,6 +24,7 @@ from rankwise.recipes.trained_figure import TrainedFigure
 from rankwise.report.figures import COLOURS, MARKERS
 from rankwise.report.panels import Panel, Picture
 from rankwise.spec import RunSpec, heads_for_budget, vary
+from rankwise.tasks.levels import trivial_errors
 
 KINDS = ("none", "additive", "concatenated", "concatenated, equal")
 _EXPONENT = 1.5
@@ -54,14 +54,13 @@ class _Figure3(TrainedFigure[Sizes]):
 
     def runs(self, settings: Sizes, *, protocol: str = "capacity", sequences: int | None = None) -> Iterable[RunSpec]:
         """Every kind at every depth and rank. The paper's curve without positions is that of its figure 1."""
-        task = farthest(settings.dim, settings.points)
         for layers in settings.layers:
             for kind in KINDS:
                 rate = FIRST_RATE if kind == "none" else LATER_RATE
-                train = cell_trainer(sequences, settings.sequences, protocol=protocol, paper_rate=rate)
+                train = sphere_trainer(settings, sequences, protocol=protocol, paper_rate=rate)
                 for rank in settings.ranks:
                     heads = heads_for_budget(settings.dim, rank, _EXPONENT)
-                    yield placed(train(task, layers=layers, heads=heads, rank=rank), kind)
+                    yield placed(train(layers=layers, heads=heads, rank=rank), kind)
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
         """Which positions the model has."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rankwise.recipes.baselines import trivial_errors
 from rankwise.recipes.cells import LATER_RATE, TWENTIETH, cell_trainer, farthest
 from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select, ticked
 from rankwise.recipes.paper_figures import published
@@ -23,11 +22,12 @@ from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report.figures import GUIDE
 from rankwise.report.panels import Axis, Panel, Picture, Series, smooth
 from rankwise.spec import RunSpec, heads_for_budget
+from rankwise.sweep.exact_head import exact_head, examples_with
 from rankwise.sweep.trained import TrainedRun
+from rankwise.tasks.levels import trivial_errors
 
 TESTED = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LAYERS, _EXPONENT = 2, 2.0
-_QUERIES = 2**14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class _Figure4(TrainedFigure[Sizes]):
         model = trained_model(trained)
         for points in TESTED:
             task = FarthestNeighbor(trained.run.neighbors.dim, points)
-            found = error_of(model, task, _examples(points), trained.run.model.heads)
+            found = error_of(model, task, examples_with(points), trained.run.model.heads)
             yield {"tested_points": points, "tested_error": found.mean, "tested_error_se": found.standard_error}
 
     def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
@@ -106,7 +106,7 @@ class _Figure4(TrainedFigure[Sizes]):
         title = "trained and tested with N points"
         first = Panel(title=title, x=ticked(once), y=ERROR, series=own, legend="lower left")
         exact = _exact_heads(marks)
-        linear = {count: trivial_errors(settings.dim, count, _examples(count))["best linear"] for count in TESTED}
+        linear = {count: trivial_errors(settings.dim, count, examples_with(count))["best linear"] for count in TESTED}
         panels = [_tested(count, line, exact.get(count), linear) for count, line in trained.items()]
         title = f"Farthest neighbour in {settings.dim} dimensions, two layers, $H = d^2/r$"
         return Picture(title=title, panels=[[first, *panels]], legend="below", legend_columns=7)
@@ -125,41 +125,14 @@ def _tested(count: int, points: Sequence[Point], exact: dict[int, float] | None,
     return Panel(title=f"trained with {count} points", x=x, y=ERROR, series=series, verticals=[count])
 
 
-def _examples(points: int) -> int:
-    """Queries count, not sequences: with many points few sequences are enough."""
-    return max(8, _QUERIES // points)
-
-
 def _exact_heads(points: Sequence[Point]) -> dict[int, dict[int, float]]:
     """For every number of points that a full-rank model was trained with, the exact head that agrees with it there."""
     found = {
-        point.row.points: exact_head(point.row.dim, point.row.points, point.mean("tested_error"))
+        point.row.points: exact_head(point.row.dim, point.row.points, point.mean("tested_error"), TESTED)
         for point in points
         if point.row.rank == point.row.dim and point.get("tested_points") == point.row.points
     }
     return {count: line for count, line in found.items() if line is not None}
-
-
-def exact_head(dim: int, points: int, error: float) -> dict[int, float] | None:
-    """The exact head's error at every number of points, at the beta that gives ``error`` with ``points``.
-
-    Found by bisection on the same examples at every step, so that the error is a decreasing function of beta. None
-    where no beta from 1 to 1e5 gives that error: a model that learned next to nothing, or is all but exact.
-    """
-    from rankwise.nn.constructions import exact_farthest
-    from rankwise.sweep.trained_weights import error_of
-    from rankwise.tasks import FarthestNeighbor
-
-    def at(beta: float, count: int) -> float:
-        return error_of(exact_farthest(dim, beta=beta), FarthestNeighbor(dim, count), _examples(count)).mean
-
-    low, high = 1.0, 1e5
-    if not at(low, points) >= error >= at(high, points):
-        return None
-    for _ in range(24):
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if at(middle, points) > error else (low, middle)
-    return {count: at(high, count) for count in TESTED}
 
 
 FIGURE = _Figure4()

@@ -1,4 +1,4 @@
-"""The figures of ``rankwise reproduce``. Adding one = a file that ends in ``FIGURE = ...`` and a line here."""
+"""The figures of ``rankwise reproduce``. Adding one = a file that ends in ``FIGURE = ...`` and its name here."""
 
 from __future__ import annotations
 
@@ -11,39 +11,18 @@ if TYPE_CHECKING:
     from rankwise.recipes.computed_figure import ComputedFigure
     from rankwise.recipes.trained_figure import TrainedFigure
 
-COMPUTED = {
-    "bound": "rankwise.recipes.closed_form.bound",
-    "exponent": "rankwise.recipes.closed_form.exponent",
-    "features": "rankwise.recipes.closed_form.features",
-    "representation": "rankwise.recipes.closed_form.representation",
-    "vote": "rankwise.recipes.closed_form.vote",
-    "address": "rankwise.recipes.closed_form.address",
-    "select": "rankwise.recipes.closed_form.select",
-    "barrier": "rankwise.recipes.closed_form.barrier",
-    "laws": "rankwise.recipes.closed_form.laws",
-    "random-weights": "rankwise.recipes.closed_form.random_weights",
-}
-TRAINED = {
-    "figure1": "rankwise.recipes.figure1",
-    "figure2": "rankwise.recipes.figure2",
-    "figure3": "rankwise.recipes.figure3",
-    "figure4": "rankwise.recipes.figure4",
-    "values": "rankwise.recipes.values",
-    "repeated": "rankwise.recipes.repeated",
-    "dimension": "rankwise.recipes.dimension",
-    "cliff": "rankwise.recipes.cliff",
-    "structured": "rankwise.recipes.structured",
-    "select-trained": "rankwise.recipes.select_trained",
-    "biased": "rankwise.recipes.biased",
-    "anisotropic": "rankwise.recipes.anisotropic",
-    "theorem": "rankwise.recipes.theorem",
-    "in-context": "rankwise.recipes.tokens.in_context",
-    "language": "rankwise.recipes.tokens.language",
-    "images": "rankwise.recipes.tokens.images",
-    "saturation": "rankwise.recipes.tokens.saturation",
-    "depth": "rankwise.recipes.tokens.depth",
-    "match": "rankwise.recipes.tokens.match",
-}
+_HERE, _CLOSED, _TOKENS = "rankwise.recipes", "rankwise.recipes.closed_form", "rankwise.recipes.tokens"
+_COMPUTED = "bound exponent features representation vote address select barrier laws random-weights"
+_SPHERE = "figure1 figure2 figure3 figure4 values repeated dimension cliff structured select-trained biased anisotropic theorem"
+_ON_TOKENS = "in-context language images saturation depth match"
+
+
+def _modules(package: str, names: str) -> dict[str, str]:
+    return {name: f"{package}.{name.replace('-', '_')}" for name in names.split()}
+
+
+COMPUTED = _modules(_CLOSED, _COMPUTED)
+TRAINED = _modules(_HERE, _SPHERE) | _modules(_TOKENS, _ON_TOKENS)
 FIGURES = COMPUTED | TRAINED
 
 

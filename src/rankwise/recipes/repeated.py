@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rankwise.recipes.baselines import trivial_errors
 from rankwise.recipes.cells import counted, farthest
 from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select
 from rankwise.recipes.paper_figures import published
@@ -28,6 +27,7 @@ from rankwise.report.figures import COLOURS
 from rankwise.report.panels import Axis, Panel, Picture, Series, smooth
 from rankwise.spec import RunSpec, vary
 from rankwise.sweep.trained import TrainedRun
+from rankwise.tasks.levels import trivial_errors
 from rankwise.train.protocols import PAPER_EXAMPLES, PAPER_SEQUENCES, Cell, paper
 
 
@@ -129,7 +129,7 @@ class _Repeated(TrainedFigure[Sizes]):
         ]
         title = f"Farthest of {settings.points} points in {settings.dim} dimensions, $H = d/r$:\n"
         title += f"{settings.examples:,} repeated sequences, or fresh ones"
-        return Picture(title=title, panels=panels, legend="below", legend_columns=2, size=(3.4, 3.2))
+        return Picture(title=title, panels=panels, legend="right", size=(3.4, 3.2))
 
 
 def _panel(settings: Sizes, points: Sequence[Point]) -> Panel:

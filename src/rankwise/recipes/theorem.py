@@ -11,12 +11,11 @@ the other two against the sharper one for scaled-identity values.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from statistics import fmean, stdev
 
+from rankwise.estimate import Estimate
 from rankwise.recipes.cells import cell_trainer
 from rankwise.recipes.marks import Value, curve, lines_of, ticked
 from rankwise.recipes.rows import Point
@@ -25,12 +24,13 @@ from rankwise.report.figures import COLOURS, MARKERS, ramp
 from rankwise.report.panels import Axis, Panel, Picture, Series, dots, legend_entry, smooth
 from rankwise.spec import NeighborSpec, RunSpec, vary
 from rankwise.theory.bounds import Values, error_lower_bound
-from rankwise.theory.kernels import optimal_weights, random_features
+from rankwise.theory.random_heads import random_head_errors
 
 _DRAWS = 5
 STANDARD_ERRORS = 4.0
 _SCORE_WIDTH = 32
 _ROUNDING = 1e-9
+_BARE = {"model.residual": "none", "model.bias": False, "model.init": "standard"}
 _BOUND_FOR: dict[str, Values] = {"softmax": "any", "generalised": "scaled_identity", "random": "scaled_identity"}
 _LABELS = {"softmax": "softmax heads", "generalised": "generalised heads", "random": "random heads, best weights"}
 _LINES: dict[Values, str] = {"scaled_identity": "-", "any": "--"}
@@ -87,10 +87,7 @@ class _Theorem(TrainedFigure[Sizes]):
             task = NeighborSpec(name="nearest", dim=dim, points=2, distribution="orthogonal")
             for rank in grid.ranks:
                 for heads in grid.heads:
-                    bare = vary(
-                        train(task, heads=heads, rank=rank),
-                        {"model.residual": "none", "model.bias": False, "model.init": "standard"},
-                    )
+                    bare = vary(train(task, heads=heads, rank=rank), _BARE)
                     yield vary(bare, {"model.value_rank": dim})
                     yield vary(bare, {"model.temperature": "fixed", "model.generalized": _SCORE_WIDTH})
 
@@ -127,12 +124,12 @@ def below_bound(points: Sequence[Point]) -> list[Point]:
 
 
 @cache
-def random_feature_errors(dim: int, heads: int) -> tuple[float, float]:
-    """Rank-1 hardmax heads drawn at random with the weights that are best for them: mean and standard error of five
-    draws, none of which may lie below the bound at all, because these errors are exact."""
-    errors = [optimal_weights(*random_features(dim, heads, draw))[1] for draw in range(_DRAWS)]
+def random_feature_errors(dim: int, heads: int) -> Estimate:
+    """Rank-1 hardmax heads drawn at random with the weights that are best for them; none of five draws may lie below
+    the bound at all, because these errors are exact."""
+    errors = [random_head_errors(dim, [heads], draw)[0] for draw in range(_DRAWS)]
     assert min(errors) >= _bound(dim, 1, heads, "scaled_identity") * (1 - _ROUNDING)
-    return fmean(errors), stdev(errors) / math.sqrt(_DRAWS)
+    return Estimate.over(errors)
 
 
 def dimension_panel(points: Sequence[Point]) -> Panel:
@@ -154,7 +151,8 @@ def dimension_panel(points: Sequence[Point]) -> Panel:
         for rank, own in lines_of(line, "rank").items():
             series.append(curve("", own, x="heads", **dots(colours[rank], markers[kind], fillstyle="none")))
     if 1 in ranks:
-        means, spread = zip(*(random_feature_errors(dim, count) for count in heads), strict=True)
+        found = [random_feature_errors(dim, count) for count in heads]
+        means, spread = [one.mean for one in found], [one.standard_error for one in found]
         random = dots(colours[1], markers["random"], fillstyle="none")
         series.append(Series(label="", x=heads, y=means, spread=spread, style=random))
     for kind, marker in markers.items():

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rankwise.recipes.baselines import linear_scores_level, trivial_errors
-from rankwise.recipes.cells import TWENTIETH, SphereSizes, cell_trainer, farthest
+from rankwise.recipes.cells import TWENTIETH, SphereSizes, sphere_trainer
 from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select, ticked
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import TrainedFigure
 from rankwise.report.panels import Panel, Picture
 from rankwise.spec import RunSpec, heads_for_budget, vary
+from rankwise.tasks.levels import linear_scores_level, trivial_errors
 
 _LABELS = {"r": "values of rank $r$", "d": "values of rank $d$"}
 
@@ -48,10 +48,10 @@ class _Values(TrainedFigure[Sizes]):
 
     def runs(self, settings: Sizes, *, sequences: int | None = None) -> Iterable[RunSpec]:
         """Every rank twice."""
-        train, task = cell_trainer(sequences, settings.sequences), farthest(settings.dim, settings.points)
+        train = sphere_trainer(settings, sequences)
         for exponent in settings.exponents:
             for rank in settings.ranks:
-                run = train(task, heads=heads_for_budget(settings.dim, rank, exponent), rank=rank)
+                run = train(heads=heads_for_budget(settings.dim, rank, exponent), rank=rank)
                 yield run
                 yield vary(run, {"model.value_rank": settings.dim})
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """A line with its uncertainty; no ``spread``, or only zeros, draws none. ``style`` is passed to matplotlib.
+    """A line with its uncertainty, one number per point, or those below and above it; no ``spread``, or only zeros,
+    draws none. ``style`` is passed to matplotlib.
 
     ``published`` are the paper's training errors at some x, drawn as crosses of the same colour.
     """
@@ -27,7 +28,7 @@ class Series:
     label: str
     x: Sequence[float]
     y: Sequence[float]
-    spread: Sequence[float] = ()
+    spread: Sequence[float] | tuple[Sequence[float], Sequence[float]] = ()
     style: Mapping[str, Any] | None = None
     published: Mapping[int, float] | None = None
     notes: Sequence[str] = ()

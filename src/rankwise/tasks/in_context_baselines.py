@@ -27,6 +27,18 @@ def least_squares(x: Float[Tensor, "B P D"], y: Float[Tensor, "B P"]) -> Float[T
     return predictions
 
 
+def ridge(x: Float[Tensor, "B P D"], y: Float[Tensor, "B P"], penalty: float = 1.0) -> Float[Tensor, "B P"]:
+    """w of least ``|y - X w|^2 + penalty |w|^2``: for w ~ N(0, I), the best answer if values had noise of variance
+    ``penalty``."""
+    require_number("penalty", penalty, above=0)
+    x64, y64 = x.double(), y.double()
+    gram = (x64[:, :-1, :, None] * x64[:, :-1, None, :]).cumsum(dim=1)
+    moment = (x64 * y64[..., None])[:, :-1].cumsum(dim=1)
+    weights = torch.linalg.solve(gram + penalty * torch.eye(x.shape[2], dtype=torch.float64), moment)
+    later = (x64[:, 1:] * weights).sum(dim=2).to(y.dtype)
+    return torch.cat((torch.zeros_like(y[:, :1]), later), dim=1)
+
+
 def averaging(x: Float[Tensor, "B P D"], y: Float[Tensor, "B P"]) -> Float[Tensor, "B P"]:
     """w = mean of y_i x_i, the best linear estimate that ignores which inputs are alike."""
     totals = (x * y[..., None]).cumsum(dim=1)[:, :-1]
@@ -118,10 +130,10 @@ def nearest_anchor(x: Float[Tensor, "B P D"], y: Float[Tensor, "B P"], anchors: 
 
 
 def baselines_of(spec: InContextSpec) -> dict[str, Baseline]:
-    """The predictors that the paper draws beside the class of ``spec``, by the name a figure gives them."""
+    """The predictors that the paper draws beside the class of ``spec``, and ridge, by the name a figure gives them."""
     common: dict[str, Baseline] = {"least squares": least_squares, "3 nearest": nearest_neighbors}
     if spec.function in ("linear", "sparse_linear"):
-        common["averaging"] = averaging
+        common |= {"ridge": ridge, "averaging": averaging}
     if spec.function == "sparse_linear":
         common["Lasso"] = lasso
     if spec.function == "tree":

@@ -16,6 +16,7 @@ from rankwise.spec import ImagesSpec, InContextSpec, MatchSpec, RunSpec, TextSpe
 from rankwise.spec.read import from_plain
 from rankwise.sweep.trained import TrainedRun
 from rankwise.tasks import build_task
+from rankwise.theory.saturation import saturation_dim
 from rankwise.train.build import build_model
 from rankwise.train.probe import snapshot
 
@@ -131,23 +132,33 @@ def test_depth_compares_low_rank_with_a_shallower_full_rank_or_says_nothing():
     assert all("Depth does not make up for rank" in line for line in worse)
 
 
-def test_in_context_says_which_number_of_heads_wins():
+def test_in_context_says_which_number_of_heads_wins_and_whether_low_rank_hurts():
     def told(quality):
         runs = runs_of("in-context", "smoke", seeds=2)
         return reading_of("in-context", "smoke", [made_up(run, quality(run) + 0.002 * run.seed) for run in runs])
 
-    equal, fixed, best = told(lambda run: 0.5)
-    assert equal.startswith("linear, equal parameters: 0.499 ± 0.001 with 1 head of rank 16, ")
-    assert fixed.startswith("linear, fixed rank: 0.499 ± 0.001 with 1 head of rank 4, ")
-    assert "That is no clear difference" in equal
-    assert "That is no clear difference" in fixed
-    assert "least squares" in best
-    equal, fixed, best = told(lambda run: 0.02 * run.model.heads * run.model.rank)
-    assert "That is no clear difference" in equal
-    assert "More heads win" in fixed
-    equal, *_, best = told(lambda run: 0.02 * run.model.rank)
-    assert "Fewer heads win" in equal
-    assert "the best is 0.679 ± 0.001 with 1 head of rank 16" in best
+    shapes, rank, heads = told(lambda run: 0.5)
+    assert shapes.startswith("linear, 4 dimensions, mean over the prompt: 0.499 ± 0.001 with 1 head of rank 16, ")
+    assert "Beside: least squares" in shapes
+    assert "That is no clear difference" in rank
+    assert "That is no clear difference" in heads
+    _, rank, heads = told(lambda run: 0.02 * run.model.rank)
+    assert "(1 head of rank 16), the best below it 0.979 ± 0.001 (16 heads of rank 1). Rank below" in rank
+    assert "Fewer heads win" in heads
+    _, rank, heads = told(lambda run: 0.02 * run.model.heads)
+    assert "Rank below it does not hurt" in rank
+    assert "More heads win" in heads
+
+
+def test_in_context_draws_few_curves_and_every_shape():
+    runs = [by_rank(run) for run in runs_of("in-context", "laptop")]
+    recipe = trained_figure("in-context")
+    points = points_of(recipe.rows(runs), recipe.keys)
+    examples, ranks = recipe.picture(recipe.settings("laptop"), points).draw().axes
+    _, labels = examples.get_legend_handles_labels()
+    shapes = ["1 head of rank 64", "4 heads of rank 16", "16 heads of rank 4", "64 heads of rank 1"]
+    assert sorted(labels) == sorted([*shapes, "least squares", "ridge"])
+    assert sorted(tick.get_text() for tick in ranks.get_xticklabels()) == ["1", "16", "2", "32", "4", "64", "8"]
 
 
 def test_match_is_beside_its_commoner_answer():
@@ -176,8 +187,7 @@ def test_no_seeds_are_refused_and_not_taken_for_the_presets(figure, seeds):
 def test_runs_of_other_figures_are_shared():
     runs = {name: {run.id for run in runs_of(name, "laptop")} for name in FIGURES}
     assert runs["images"] < runs["saturation"]
-    assert len(runs["language"] & runs["saturation"]) == 15  # five of seven head dimensions, three seeds
-    assert len(runs["in-context"] & runs["saturation"]) == 6  # four heads of rank 4 and 16, three seeds
+    assert runs["language"] < runs["saturation"]
     assert len(runs["depth"] & (runs["language"] | runs["images"])) == 18  # two layers: three ranks, three seeds, twice
 
 
@@ -189,20 +199,20 @@ def test_different_texts_are_different_points(tmp_path):
     assert [len(line) for line in lines_of(points, "data").values()] == [2, 2]
 
 
-def test_equal_parameters_are_equal_and_the_other_panel_adds_heads():
-    settings = in_context.PRESETS["laptop"]
-    sizes = {}
-    for run in runs_of("in-context", "laptop"):
-        sizes.setdefault(run.model.heads * run.model.rank, set()).add(run.parameters())
-    assert sizes[settings.dim] == {next(iter(sizes[settings.dim]))}
-    assert sorted(sizes) == [4, 16, 64]
+def test_parameters_are_equal_and_ranks_pass_the_input_dimension():
+    runs = runs_of("in-context", "laptop")
+    assert len({run.parameters() for run in runs}) == 1
+    assert {(run.model.heads, run.model.rank) for run in runs} == {(2**k, 64 // 2**k) for k in range(7)}
+    (task,) = in_context.PRESETS["laptop"].tasks
+    assert 1 < task.dim < 64
+    assert task.points > 2 * task.dim, "least squares has all it needs long before the end of a prompt"
 
 
 def test_in_context_baselines_are_what_theory_says():
     curves = in_context.baseline_curves(InContextSpec(function="linear", dim=5, points=8), 4000)
     expected = [max(0.0, 1 - k / 5) for k in range(8)]
     assert curves["least squares"] == pytest.approx(expected, abs=0.06)
-    assert curves["3 nearest"][7] > curves["least squares"][7]
+    assert curves["3 nearest"][7] > curves["ridge"][7] > curves["least squares"][7]
 
 
 @pytest.fixture
@@ -213,21 +223,50 @@ def mnist(tmp_path):
     return str(tmp_path)
 
 
-def test_the_full_preset_varies_dims_heads_depths_and_lengths(mnist):
-    runs = saturation.FIGURE.sweep("full", seeds=1, data=mnist).runs
-    for kind in (TextSpec, ImagesSpec):
-        own = [run for run in runs if isinstance(run.task, kind)]
-        assert len({run.model.dim for run in own}) > 1
-        assert len({run.model.heads for run in own}) > 1
-        assert len({run.model.layers for run in own}) > 1
-        assert len({run.task.tokens for run in own}) > 1
-        assert {run.model.kv_lora_rank is None for run in own} == {True, False}
+@pytest.mark.parametrize("preset", ["laptop", "full"])
+def test_saturation_varies_the_length_and_the_head_dimension_and_nothing_else(preset, mnist):
+    settings = saturation.PRESETS[preset]
+    for kind, families, own in ((TextSpec, settings.texts, None), (ImagesSpec, settings.pictures, mnist)):
+        if preset == "laptop":
+            own = None
+        runs = [run for family in families for run in family.runs(own)]
+        assert all(isinstance(run.task, kind) for run in runs)
+        shapes = {(run.model.dim, run.model.layers, run.model.heads, run.optim.steps, run.optim.lr) for run in runs}
+        assert len(shapes) == 1
+        lengths = sorted({run.task.tokens for run in runs})
+        assert len(lengths) > 1
+        for length in lengths:
+            assert sorted(r.model.rank for r in runs if r.task.tokens == length)[:4] == [1, 2, 4, 8]
+    if preset == "laptop":
+        assert {run.task.tokens for run in runs_of("saturation", preset)} == {32, 64, 128, 256, 16}
+    assert len({f.budget.batch * f.task(None).tokens for f in settings.texts}) == 1, "as many tokens per step"
 
 
-@pytest.mark.parametrize("figure", ["images", "saturation", "depth"])
-def test_a_directory_is_mnist_in_patches_of_four(figure, mnist):
+def knees_made_up(run):
+    """Performance is best from head dim n / 8 on (seed 1: n / 4), ranks grow to head dim 10."""
+    enough = run.task.tokens // (8 if run.seed == 0 else 4)
+    return made_up(run, 0.9 if run.model.rank >= enough else 0.5)
+
+
+def test_knees_are_read_and_drawn_against_the_length_with_their_range():
+    runs = [knees_made_up(run) for run in runs_of("saturation", "laptop", seeds=2, only=["task=text"])]
+    recipe = trained_figure("saturation")
+    points = points_of(recipe.rows(runs), recipe.keys)
+    first, *_, growth = recipe.reading(recipe.settings("laptop"), points)
+    assert first.startswith("text, n = 32: knees at head dim: performance 8 (4 to 8), initial hardmax rank 16, ")
+    assert f"; quadrature {saturation_dim(32, mask='causal').value}. Performance agrees with no rank." in first
+    assert growth.startswith("text, from n = 32 to 256: knee of performance from 8 to 64, ")
+    assert growth.endswith("log n grows 1.60 times.")
+    *_, knees = recipe.picture(recipe.settings("laptop"), points).draw().axes
+    performance = knees.containers[0]
+    assert list(performance.lines[0].get_ydata()) == [8, 16, 32, 64]
+    assert [low[1] for low, _ in performance.lines[2][0].get_segments()] == [4, 8, 16, 32]
+
+
+@pytest.mark.parametrize(("figure", "patches"), [("images", {4}), ("saturation", {4, 7}), ("depth", {4})])
+def test_a_directory_is_mnist_in_patches(figure, patches, mnist):
     tasks = {run.task for run in runs_of(figure, "smoke", data=mnist) if isinstance(run.task, ImagesSpec)}
-    assert [(task.source, task.patch, task.path) for task in tasks] == [("mnist", 4, mnist)]
+    assert {(task.source, task.patch, task.path) for task in tasks} == {("mnist", patch, mnist) for patch in patches}
 
 
 @pytest.mark.parametrize("figure", ["language", "saturation", "depth"])

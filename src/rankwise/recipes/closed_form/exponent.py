@@ -22,8 +22,8 @@ from rankwise.recipes.marks import Mark, curve, select
 from rankwise.report.figures import COLOURS, GUIDE, ramp
 from rankwise.report.panels import Axis, Panel, Picture, Series, legend_entry, smooth
 from rankwise.theory.bounds import heads_required_log10
+from rankwise.theory.exponent import LAW, limit_exponent
 
-LAW = 2 / math.pi**3
 _TABULATED = (0.15, 0.1, 0.05)
 
 
@@ -57,20 +57,6 @@ PRESETS = {
     ),
     "laptop": Settings(shapes=((16, 1), (64, 1), (64, 8), (64, 32), (768, 64)), dims=(8, 64, 1024, 2**20)),
 }
-
-
-def limit_exponent(error: float) -> int:
-    """lim log_d H for rank 1: the odd degree l whose energy takes what is left below 2 ``error``.
-
-    d^c heads cover the degrees below c, N(d, l) being of order d^l; in the limit eta_l^2 = (2/pi) C(2k, k) / 4^k / l,
-    l = 2k+1. What is left beyond l falls like sqrt(8 / (pi^3 l)), whence the law 2/pi^3/error^2.
-    """
-    degree, left, term = 1, 1.0, 2 / math.pi
-    while left - term / degree >= 2 * error:
-        left -= term / degree
-        term *= degree / (degree + 1)
-        degree += 2
-    return degree
 
 
 class _Exponent(ComputedFigure[Settings, ExponentMark]):

@@ -24,11 +24,11 @@ from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, lines_of
 from rankwise.report.figures import GUIDE, ramp
 from rankwise.report.panels import Axis, Panel, Picture, Series, dots, legend_entry, smooth
-from rankwise.theory.harmonics import feature_weight, gegenbauer, harmonic_dim, sign_eigenvalue, sign_energy
+from rankwise.theory.harmonics import feature_weight, harmonic_dim, sign_eigenvalue, sign_energy
+from rankwise.theory.representation import average_of_heads, truncated_sign
 
 _QUIET = 0.03
 """Standard error up to which a simulated point says something."""
-_CHUNK = 100_000
 _SIMULATED_ANGLES = (0.0, 30.0, 60.0, 80.0, 100.0, 120.0, 150.0, 180.0)
 
 
@@ -69,30 +69,6 @@ PRESETS = {
 }
 
 
-def truncated_sign(dim: int, degree: int, t: np.ndarray) -> np.ndarray:
-    """sum_{odd l <= degree} lambda_l N P_l(t), the best approximation of sgn(t) of that degree on the sphere."""
-    total = np.zeros_like(t)
-    for of in range(1, degree + 1, 2):
-        total += sign_eigenvalue(dim, of) * harmonic_dim(dim, of) * gegenbauer(dim, of, t)
-    return total
-
-
-def _average_of_heads(dim: int, degree: int, angles: np.ndarray, samples: int) -> list[float]:
-    """The mean of u(<q, k>) sgn<q, y> sgn<k, x> over uniform q and k, for x at these angles from y."""
-    random = np.random.default_rng(dim * 1000 + degree)
-    radians = np.radians(angles)
-    total = np.zeros(len(angles))
-    for done in range(0, samples, _CHUNK):
-        queries, keys = (random.standard_normal((min(_CHUNK, samples - done), dim)) for _ in range(2))
-        for rows in (queries, keys):
-            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        weight = feature_weight(dim, np.clip(np.sum(queries * keys, axis=1), -1, 1), degree)
-        # y is the first axis, x turns from it towards the second
-        seen = np.outer(keys[:, 0], np.cos(radians)) + np.outer(keys[:, 1], np.sin(radians))
-        total += (weight * np.sign(queries[:, 0])) @ np.sign(seen)
-    return (total / samples).tolist()
-
-
 class _Representation(ComputedFigure[Settings, RepresentationMark]):
     """u above what it represents, one column per dimension."""
 
@@ -110,7 +86,7 @@ class _Representation(ComputedFigure[Settings, RepresentationMark]):
         size = math.sqrt(sum(harmonic_dim(dim, of) / sign_eigenvalue(dim, of) ** 2 for of in odd))
         noise, simulated = size / math.sqrt(settings.samples), {}
         if noise <= _QUIET:
-            found = _average_of_heads(dim, degree, np.array(_SIMULATED_ANGLES), settings.samples)
+            found = average_of_heads(dim, degree, np.array(_SIMULATED_ANGLES), settings.samples)
             simulated = dict(zip(_SIMULATED_ANGLES, found, strict=True))
         weights, represented = feature_weight(dim, cosines, degree), truncated_sign(dim, degree, cosines)
         for angle, weight, value in zip(angles, weights.tolist(), represented.tolist(), strict=True):

@@ -19,7 +19,7 @@ import torch
 from rankwise.estimate import Estimate
 from rankwise.nn.constructions import majority_vote
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.marks import Mark, curve, lines_of
+from rankwise.recipes.marks import Mark, curve, lines_of, select
 from rankwise.report.figures import COLOURS, GUIDE, MARKERS
 from rankwise.report.panels import Axis, Panel, Picture, Series, dots, smooth
 from rankwise.tasks import NearestNeighbor
@@ -41,15 +41,14 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class VoteMark(Mark):
-    """How often so many heads are right and wrong: by quadrature, and the ``network`` that was simulated, if it was."""
+    """How often so many heads are right and wrong: by quadrature, or as a simulated network."""
 
+    kind: str
     dim: int
     heads: int
     accuracy: float
+    accuracy_se: float
     wrong: float
-    network: float | None = None
-    network_wrong: float | None = None
-    network_se: float = 0.0
 
 
 PRESETS = {
@@ -78,37 +77,35 @@ class _Vote(ComputedFigure[Settings, VoteMark]):
     """Accuracy against heads, and the wrong answers in logarithms beside their law."""
 
     name = "vote"
-    columns = ("dim", "heads", "accuracy", "network", "network_se")
+    columns = ("kind", "dim", "heads", "accuracy", "accuracy_se")
     presets = PRESETS
 
-    def parts(self, settings: Settings) -> Iterator[tuple[int, int]]:
+    def parts(self, settings: Settings) -> Iterator[tuple[str, int, int]]:
         octaves = int(2 * math.log2(settings.most_heads))
         fine = {2 * (round(2 ** (step / 2)) // 2) + 1 for step in range(octaves + 1)}
         for dim in settings.dims:
-            yield from ((dim, heads) for heads in sorted(fine | set(settings.simulated_heads)))
+            yield from (("quadrature", dim, heads) for heads in sorted(fine))
+            yield from (("network", dim, heads) for heads in settings.simulated_heads)
 
-    def marks(self, settings: Settings, dim: int, heads: int) -> Iterator[VoteMark]:
-        accuracy = majority_accuracy(dim, heads)
-        known = VoteMark(dim=dim, heads=heads, accuracy=accuracy, wrong=1 - accuracy)
-        if heads not in settings.simulated_heads:
-            yield known
-            return
-        found = simulated_accuracy(dim, heads, settings)
-        measured = {"network": found.mean, "network_wrong": 1 - found.mean, "network_se": found.standard_error}
-        yield VoteMark(dim=dim, heads=heads, accuracy=accuracy, wrong=1 - accuracy, **measured)
+    def marks(self, settings: Settings, kind: str, dim: int, heads: int) -> Iterator[VoteMark]:
+        exact = Estimate(majority_accuracy(dim, heads), 0.0)
+        found = exact if kind == "quadrature" else simulated_accuracy(dim, heads, settings)
+        reached = {"accuracy": found.mean, "accuracy_se": found.standard_error, "wrong": 1 - found.mean}
+        yield VoteMark(kind=kind, dim=dim, heads=heads, **reached)
 
     def tabled(self, marks: Sequence[VoteMark]) -> list[VoteMark]:
-        return [mark for mark in marks if mark.network is not None]
+        return select(marks, kind="network")
 
     def picture(self, settings: Settings, marks: Sequence[VoteMark]) -> Picture:
-        left, right = [], []
+        left: list[Series] = []
+        right: list[Series] = []
         for (dim, line), colour, marker in zip(lines_of(marks, "dim").items(), COLOURS, MARKERS, strict=False):
-            far = [mark.heads for mark in line if mark.heads >= 4 * dim]
+            exact, network = select(line, kind="quadrature"), select(line, kind="network")
+            far = [mark.heads for mark in exact if mark.heads >= 4 * dim]
             law = [0.5 * math.sqrt(dim / heads) for heads in far]
-            left += [curve(f"$d = {dim}$", line, x="heads", y="accuracy", **smooth(colour))]
-            left += [curve("", line, x="heads", y="network", **dots(colour, marker))]
-            right += [curve(f"$d = {dim}$", line, x="heads", y="wrong", **smooth(colour))]
-            right += [curve("", line, x="heads", y="network_wrong", **dots(colour, marker))]
+            for panel, column in ((left, "accuracy"), (right, "wrong")):
+                panel.append(curve(f"$d = {dim}$", exact, x="heads", y=column, **smooth(colour)))
+                panel.append(curve("", network, x="heads", y=column, **dots(colour, marker)))
             label = r"$\frac{1}{2}\sqrt{d/H}$" if dim == max(settings.dims) else ""
             right.append(Series(label=label, x=far, y=law, style=smooth(GUIDE, ":", 1.1)))
         heads = Axis(label="heads $H$", scale="log")
@@ -134,7 +131,8 @@ class _Vote(ComputedFigure[Settings, VoteMark]):
         return Picture(title=title, panels=[panels], share_y=False, size=(4.3, 3.7))
 
     def reading(self, settings: Settings, marks: Sequence[VoteMark]) -> list[str]:
-        worst = max(abs(m.network - m.accuracy) / m.network_se for m in marks if m.network is not None)
+        network = self.tabled(marks)
+        worst = max(abs(m.accuracy - majority_accuracy(m.dim, m.heads)) / m.accuracy_se for m in network)
         lines = [
             "Two rank-1 layers do what one cannot, at the price of many heads.",
             "A share e of wrong answers takes about d / (4 e^2) heads.",

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from rankwise.measure.knee import Knee, find_knee
 from rankwise.recipes.cells import counted
 from rankwise.recipes.marks import Value, curve, lines_of, ticked
 from rankwise.recipes.rows import Point
-from rankwise.recipes.tokens.runs import TIMES, Budget, TokenFigure, token_run
+from rankwise.recipes.tokens.runs import TIMES, TokenFigure
 from rankwise.recipes.trained_figure import S, Settings
 from rankwise.report.figures import COLOURS, ramp
 from rankwise.report.panels import Axis, Panel, Picture, Series
 from rankwise.spec import RunSpec, TaskSpec
 from rankwise.theory.occupancy import hardmax_rank_mean
+from rankwise.train.token_protocol import Budget, token_run
 
 _LEVELS = ("unigram", "bigram", "logistic")
 _DRAWN = ("bigram", "logistic")  # single bytes lie so far off that they would flatten the curve
@@ -24,7 +25,7 @@ _SHOWN = {"hardmax": "hardmax", "effective": "effective", "above_0.01": "above 1
 
 @dataclass(frozen=True, kw_only=True)
 class Family(Settings):
-    """``sizes`` of ``rank``, or with ``latent`` (the fixed rank) of ``kv_lora_rank``; everything else stays."""
+    """``sizes`` of the head dimension; everything else stays."""
 
     task: Callable[[str | None], TaskSpec]
     """The task on the user's own data, if any, which it reads and checks."""
@@ -33,38 +34,27 @@ class Family(Settings):
     heads: int
     sizes: tuple[int, ...]
     budget: Budget
-    latent: int | None = None
 
     def runs(self, data: str | None) -> list[RunSpec]:
         """Every size."""
         task, shape = self.task(data), {"dim": self.dim, "layers": self.layers, "heads": self.heads}
-        if self.latent is None:
-            return [token_run(task, self.budget, **shape, rank=size) for size in self.sizes]
-        return [token_run(task, self.budget, **shape, rank=self.latent, kv_lora_rank=size) for size in self.sizes]
+        return [token_run(task, self.budget, **shape, rank=size) for size in self.sizes]
 
 
-class FamiliesFigure(TokenFigure[S]):
-    """A figure of one or more families: column ``family`` names each, ``size`` is what varies in it."""
+class FamilyFigure(TokenFigure[S]):
+    """A figure of families: column ``family`` names each, ``size`` is what varies in it."""
 
-    tabled = ("performance", "hardmax_start", "hardmax_end", "effective_end")
+    tabled: ClassVar[tuple[str, ...]] = ("performance", "hardmax_start", "hardmax_end", "effective_end")
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
         """The family and the size besides."""
-        model, latent = run.model, run.model.kv_lora_rank
-        kind = "ordinary attention" if latent is None else f"MLA of head dim {model.rank}"
+        model = run.model
         shape = f"d = {model.dim}, {counted(model.layers, 'layer')}, {counted(model.heads, 'head')}"
-        name = f"{run.task.name}, {kind}: {shape}, n = {run.task.tokens}"
-        return {**super().columns(run), "family": name, "size": latent or model.rank}
-
-    def reading(self, settings: S, marks: Sequence[Point]) -> list[str]:
-        """For every family: where performance and rank stop growing, and what is reached without attention."""
-        lines = []
-        for name, line in lines_of(marks, "family").items():
-            lines.append(" ".join([f"{name}.", *_knees(line), *_reached(line)]))
-        return lines
+        name = f"{run.task.name}, ordinary attention: {shape}, n = {run.task.tokens}"
+        return {**super().columns(run), "family": name, "size": model.rank}
 
 
-class FamilyFigure(FamiliesFigure[Family]):
+class OneFamilyFigure(FamilyFigure[Family]):
     """One family: performance and ranks against the head dimension."""
 
     keys = ("data", "rank")
@@ -73,9 +63,14 @@ class FamilyFigure(FamiliesFigure[Family]):
         """Every head dimension."""
         return settings.runs(data)
 
+    def reading(self, settings: Family, marks: Sequence[Point]) -> list[str]:
+        """Where performance and rank stop growing, and what is reached without attention."""
+        lines = lines_of(marks, "family").items()
+        return [" ".join([f"{name}.", *_knees(line), *_reached(line)]) for name, line in lines]
+
     def picture(self, settings: Family, marks: Sequence[Point]) -> Picture:
         """Three panels: performance, ranks before and after training, and hardmax rank through training."""
-        unit, size = task_of(marks).performance, ticked(marks, "size", size_name(marks))
+        unit, size = task_of(marks).performance, ticked(marks, "size", "head dim")
         performance = Panel(
             title="performance",
             x=size,
@@ -89,6 +84,7 @@ class FamilyFigure(FamiliesFigure[Family]):
             ranks.append(curve(f"{label}, trained", marks, x="size", y=f"{name}_end", color=colour))
             ranks.append(curve(f"{label}, before training", marks, x="size", y=f"{name}_start", **before))
         shares, random = [index / (len(TIMES) - 1) for index in range(len(TIMES))], random_rank(marks)
+        few = marks if len(marks) <= 6 else marks[::2]
         during = [
             Series(
                 label=str(point.get("size")),
@@ -96,7 +92,7 @@ class FamilyFigure(FamiliesFigure[Family]):
                 y=[point.mean(f"hardmax_{time}") for time in TIMES],
                 style={"color": colour, "marker": "."},
             )
-            for colour, point in zip(ramp(len(marks)), marks, strict=True)
+            for colour, point in zip(ramp(len(few)), few, strict=True)
         ]
         y = Axis(label="attention rank / n, mean over heads", low=0, high=1.02)
         after = Panel(title="attention rank", x=size, y=y, series=ranks, guides=random, legend="best")
@@ -107,7 +103,7 @@ class FamilyFigure(FamiliesFigure[Family]):
             series=during,
             guides=random,
             legend="best",
-            legend_title=size_name(marks),
+            legend_title="head dim",
             legend_columns=2,
         )
         title = str(marks[0].get("family"))
@@ -118,11 +114,6 @@ def task_of(points: Sequence[Point]) -> type[TaskSpec]:
     """The kind of task that all have."""
     name = str(points[0].get("task"))
     return TaskSpec.by_name(name)[name]
-
-
-def size_name(points: Sequence[Point]) -> str:
-    """What varies in a family."""
-    return "kv_lora_rank" if points[0].get("attention") == "latent" else "head dim"
 
 
 def random_rank(points: Sequence[Point]) -> dict[str, float]:
@@ -147,7 +138,7 @@ def _knees(points: Sequence[Point]) -> list[str]:
     if len(points) < 2:
         return []
     best = knee_of(points, "performance")
-    told = [f"Performance is within 2 % of its best from {size_name(points)} {best} on."]
+    told = [f"Performance is within 2 % of its best from head dim {best} on."]
     for when, column in (("after training", "hardmax_end"), ("before training", "hardmax_start")):
         knee = knee_of(points, column)
         verdict = "agrees" if best.agrees_with(knee) else "does not agree"

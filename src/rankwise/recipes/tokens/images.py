@@ -12,10 +12,10 @@ from __future__ import annotations
 from functools import partial
 
 from rankwise.errors import InvalidInputError
-from rankwise.recipes.tokens.families import Family, FamilyFigure
-from rankwise.recipes.tokens.runs import Budget
+from rankwise.recipes.tokens.families import Family, OneFamilyFigure
 from rankwise.spec import ImagesSpec
 from rankwise.tasks.image_files import find_mnist, read_mnist
+from rankwise.train.token_protocol import Budget
 
 
 def digits(data: str | None, *, shift: int, patch: int = 2, mnist_patch: int = 4) -> ImagesSpec:
@@ -65,7 +65,7 @@ PRESETS = {
 }
 
 
-class _Images(FamilyFigure):
+class _Images(OneFamilyFigure):
     """Accuracy and ranks against the head dimension."""
 
     name = "images"

@@ -1,12 +1,12 @@
-"""In-context learning: error against the number of examples, with heads traded for rank and with heads added.
+"""More heads or more rank? In-context learning at equal parameters: H heads of rank d / H.
 
     rankwise reproduce in-context
 
-Left, equal parameters: H heads of rank d / H, as in the opening experiment of the slides on the rank of attention (the
-published in-context code with only the number of heads changed: fewer heads, lower error). Right, a fixed rank and more
-heads. Beside them the learners of Garg et al. (2022) on prompts of the same law. The laptop preset has linear functions
-in 5 dimensions without a curriculum (it starts where it would end: 5 dimensions, 11 examples); ``full`` has the
-published curriculum, 20 dimensions and every function class.
+The opening experiment of the slides on the rank of attention: the published in-context code with only the number of
+heads changed; fewer heads, lower error. Kuang, Amsel et al. (2025) see the error rise once the rank falls below the
+dimension of the inputs, so the laptop preset has inputs of 10 dimensions and ranks from 64 to 1. Beside the models, two
+learners that need no training, on prompts of the same law; least squares is exact after as many examples as there are
+dimensions. ``full`` has the size and the curriculum of Garg et al. (2022), and more function classes.
 """
 
 from __future__ import annotations
@@ -14,146 +14,172 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import fmean
 
 import torch
 
 from rankwise.recipes.cells import counted
-from rankwise.recipes.marks import Value, select
+from rankwise.recipes.marks import Value, curve, select, ticked
 from rankwise.recipes.rows import Point
-from rankwise.recipes.tokens.families import Family
-from rankwise.recipes.tokens.runs import Budget, token_run, verdict
+from rankwise.recipes.tokens.runs import verdict
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report.figures import GUIDE
 from rankwise.report.panels import Axis, Panel, Picture, Series, smooth
-from rankwise.spec import Curriculum, InContextSpec, RunSpec
+from rankwise.spec import InContextSpec, RunSpec
 from rankwise.sweep.trained import TrainedRun
 from rankwise.tasks.in_context import InContext
 from rankwise.tasks.in_context_baselines import baselines_of
+from rankwise.train.token_protocol import Budget, token_run
 
-_LINES = ("-", "--", ":", "-.", (0, (1, 4)))
+_BESIDE = 2
+"""How many learners without training are drawn: the best ones."""
+_CURVES = 4
+"""How many shapes have a curve of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes(Settings):
-    """``heads`` at rank dim / heads, and again at rank ``fixed_rank``, for every task."""
+    """``heads`` at rank dim / heads, for every task."""
 
     tasks: tuple[InContextSpec, ...]
     dim: int
     layers: int
     heads: tuple[int, ...]
-    fixed_rank: int
     budget: Budget
     prompts: int = 1024
-
-    def panels(self) -> dict[str, list[tuple[int, int]]]:
-        """The heads and ranks that each panel shows."""
-        return {
-            "equal parameters": [(heads, self.dim // heads) for heads in self.heads],
-            "fixed rank": [(heads, self.fixed_rank) for heads in self.heads],
-        }
-
-    def family(self, heads: int, sizes: tuple[int, ...]) -> Family:
-        """The first function learned by ``heads`` heads of each size."""
-        shape = {"dim": self.dim, "layers": self.layers, "heads": heads}
-        return Family(task=lambda _: self.tasks[0], sizes=sizes, budget=self.budget, **shape)
+    """On which the learners without training are measured."""
 
 
-_CURRICULUM = Curriculum(dims_start=5, points_start=11, points_step=2)
-_NEAREST = InContextSpec(function="nearest", dim=20, points=41, anchors=10, curriculum=_CURRICULUM)
 PRESETS = {
     "smoke": Sizes(
-        tasks=(InContextSpec(function="linear", dim=2, points=5),),
+        tasks=(InContextSpec(function="linear", dim=4, points=9),),
         dim=16,
         layers=1,
-        heads=(1, 4),
-        fixed_rank=4,
+        heads=(1, 4, 16),
         budget=Budget(steps=60, batch=32, held_out=128),
         seeds=1,
         prompts=64,
     ),
     "laptop": Sizes(
-        tasks=(InContextSpec(function="linear", dim=5, points=11),),
+        tasks=(InContextSpec(function="linear", dim=10, points=21),),
         dim=64,
         layers=3,
-        heads=(1, 4, 16),
-        fixed_rank=4,
-        budget=Budget(steps=4000, batch=64, held_out=1024, weight_decay=0.0),
+        heads=(1, 2, 4, 8, 16, 32, 64),
+        budget=Budget(steps=3000, batch=64, held_out=1024, weight_decay=0.0),
     ),
     "full": Sizes(
-        tasks=(
-            InContextSpec.published("linear"),
-            InContextSpec.published("sparse_linear"),
-            InContextSpec.published("relu"),
-            InContextSpec.published("tree"),
-            _NEAREST,
-        ),
+        tasks=tuple(InContextSpec.published(function) for function in ("linear", "sparse_linear", "relu", "tree")),
         dim=256,
         layers=12,
-        heads=(1, 2, 4, 8, 16, 32),
-        fixed_rank=8,
+        heads=(1, 2, 4, 8, 16, 32, 64),
         budget=Budget(steps=500_000, batch=64, lr=1e-3, held_out=1024, weight_decay=0.0),
         prompts=256,
     ),
 }
 
 
-class _InContextLearning(TrainedFigure[Sizes]):
-    """Error against examples, heads traded for rank beside heads added."""
+class _InContext(TrainedFigure[Sizes]):
+    """Error against examples, and against the rank of equally many parameters."""
 
     name = "in-context"
     presets = PRESETS
     keys = ("function", "heads", "rank")
+    tabled = ("error", "last")
 
     def runs(self, settings: Sizes) -> Iterable[RunSpec]:
-        """A shape that belongs to both panels is trained once."""
+        """Every number of heads on every function class."""
         shape = {"dim": settings.dim, "layers": settings.layers}
         for task in settings.tasks:
-            for shapes in settings.panels().values():
-                for heads, rank in shapes:
-                    yield token_run(task, settings.budget, **shape, heads=heads, rank=rank)
+            for heads in settings.heads:
+                yield token_run(task, settings.budget, **shape, heads=heads, rank=settings.dim // heads)
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
-        """The function class, and how many examples a prompt has."""
+        """The function class, its dimension, and how many examples a prompt has."""
         assert isinstance(run.task, InContextSpec)
-        return {"function": run.task.function, "examples": run.task.points - 1}
+        return {"function": run.task.function, "input_dim": run.task.dim, "examples": run.task.points - 1}
 
     def measured(self, trained: TrainedRun) -> Iterable[Mapping[str, Value]]:
-        """``after_K`` is the error after K examples."""
-        by_examples = trained.result["details"]["by_examples"]
-        yield {f"after_{count}": float(error) for count, error in enumerate(by_examples)}
-
-    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
-        """One row per function."""
-        rows = [
-            [_panel(settings, task, name, _chosen(own, shapes)) for name, shapes in settings.panels().items()]
-            for task, own in _by_task(settings, marks).items()
-        ]
-        return Picture(title="In-context learning: heads traded for rank, and heads added", panels=rows, share_y="row")
+        """``after_K`` is the error after K examples, ``last`` after all of them."""
+        by_examples = [float(error) for error in trained.result["details"]["by_examples"]]
+        yield {"last": by_examples[-1], **{f"after_{count}": error for count, error in enumerate(by_examples)}}
 
     def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
-        """Whether fewer heads help at equal parameters and more heads at equal rank; the best beside baselines."""
+        """The error of every shape, the learners beside them, and whether ranks below the input dimension err more."""
         lines = []
         for task, own in _by_task(settings, marks).items():
-            for panel, shapes in settings.panels().items():
-                chosen = _chosen(own, shapes)
-                if len(chosen) > 1:
-                    found = verdict(chosen[0], chosen[-1], "Fewer heads win", "More heads win")
-                    lines.append(f"{task.function}, {panel}: {_reached(chosen[0])}, {_reached(chosen[-1])}. {found}")
-            best = min(own, key=lambda point: point.error)
-            curves = baseline_curves(task, settings.prompts).items()
-            beside = ", ".join(f"{name} {sum(curve) / len(curve):.3f}" for name, curve in curves)
-            lines.append(f"{task.function}: the best is {_reached(best)}, mean over the prompt. Beside it: {beside}.")
+            shapes = ", ".join(f"{point.told()} with {_shape(point)}" for point in own)
+            beside = ", ".join(f"{name} {fmean(line):.3g}" for name, line in _beside(task, settings).items())
+            lines.append(f"{task.function}, {task.dim} dimensions, mean over the prompt: {shapes}. Beside: {beside}.")
+            high, low = ([p for p in own if (p.row.rank < task.dim) == below] for below in (False, True))
+            if high and low:
+                best, other = (min(points, key=lambda point: point.error) for points in (high, low))
+                found = verdict(best, other, "Rank below the input dimension hurts", "Rank below it does not hurt")
+                lines.append(
+                    f"{task.function}: the best rank of at least the input dimension has {best.told()} "
+                    f"({_shape(best)}), the best below it {other.told()} ({_shape(other)}). {found}"
+                )
+            if len(own) > 1:
+                found = verdict(own[0], own[-1], "Fewer heads win", "More heads win")
+                lines.append(f"{task.function}: {_shape(own[0])} against {_shape(own[-1])}. {found}")
         return lines
+
+    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
+        """One row per function: some shapes against examples, and all shapes against their rank."""
+        rows = [_row(settings, task, own) for task, own in _by_task(settings, marks).items()]
+        title = f"In-context learning at equal parameters: $H$ heads of rank {settings.dim}/$H$"
+        return Picture(title=title, panels=rows, share_y=False, size=(4.8, 3.9))
+
+
+def _row(settings: Sizes, task: InContextSpec, points: Sequence[Point]) -> list[Panel]:
+    counts, beside = range(task.points), _beside(task, settings)
+    after = [f"after_{count}" for count in counts]
+    left = [
+        Series(label=_shape(point), x=counts, y=list(map(point.mean, after)), spread=list(map(point.spread, after)))
+        for point in _few(points)
+    ]
+    for style, (name, line) in zip(("--", ":"), beside.items(), strict=False):
+        left.append(Series(label=name, x=counts, y=line, style=smooth(GUIDE, style, 1.2)))
+    right = [
+        curve("mean over the prompt", points, x="rank"),
+        curve("after the last example", points, x="rank", y="last"),
+    ]
+    error = Axis(label="squared error / variance of f", low=0)
+    examples = Axis(label="examples in the prompt", ticks=counts[:: -(-task.points // 12)])
+    name, best = next(iter(beside.items()))
+    title = f"{task.function}, {task.dim} dimensions"
+    return [
+        Panel(title=title, x=examples, y=error, series=left, legend="upper right"),
+        Panel(
+            title=f"{title} (dotted: rank {task.dim})",
+            x=ticked(points),
+            y=error,
+            series=right,
+            guides={f"{name}, mean over the prompt": fmean(best)},
+            verticals=[task.dim],
+            legend="upper right",
+        ),
+    ]
+
+
+def _few(points: Sequence[Point]) -> list[Point]:
+    """At most four of the shapes, the first and the last among them."""
+    most = min(_CURVES, len(points))
+    return [points[round(step * (len(points) - 1) / max(1, most - 1))] for step in range(most)]
 
 
 @lru_cache(maxsize=16)
 def baseline_curves(task: InContextSpec, prompts: int) -> dict[str, list[float]]:
-    """Error after 0, 1, ... examples of each baseline, means over fresh prompts, over the variance of f."""
+    """Error after 0, 1, ... examples of each baseline over the variance of f, means over fresh prompts; the best
+    first."""
     x, y = InContext(task).prompts(prompts, torch.Generator().manual_seed(0), dtype=torch.float64)
-    return {
-        name: ((predict(x, y) - y).square().mean(dim=0) / task.variance).tolist()
-        for name, predict in baselines_of(task).items()
+    found = {
+        name: (predict(x, y) - y).square().mean(dim=0) / task.variance for name, predict in baselines_of(task).items()
     }
+    return {name: found[name].tolist() for name in sorted(found, key=lambda name: float(found[name].mean()))}
+
+
+def _beside(task: InContextSpec, settings: Sizes) -> dict[str, list[float]]:
+    return dict(list(baseline_curves(task, settings.prompts).items())[:_BESIDE])
 
 
 def _by_task(settings: Sizes, points: Sequence[Point]) -> dict[InContextSpec, list[Point]]:
@@ -161,34 +187,8 @@ def _by_task(settings: Sizes, points: Sequence[Point]) -> dict[InContextSpec, li
     return {task: own for task, own in found.items() if own}
 
 
-def _chosen(points: Sequence[Point], shapes: Sequence[tuple[int, int]]) -> list[Point]:
-    return [point for point in points if (point.row.heads, point.row.rank) in shapes]
-
-
 def _shape(point: Point) -> str:
     return f"{counted(point.row.heads, 'head')} of rank {point.row.rank}"
 
 
-def _reached(point: Point) -> str:
-    return f"{point.error:.3f} ± {point.spread():.3f} with {_shape(point)}"
-
-
-def _panel(settings: Sizes, task: InContextSpec, name: str, points: Sequence[Point]) -> Panel:
-    counts = range(task.points)
-    after = [f"after_{count}" for count in counts]
-    series = [
-        Series(label=_shape(point), x=counts, y=list(map(point.mean, after)), spread=list(map(point.spread, after)))
-        for point in points
-    ]
-    for style, (label, line) in zip(_LINES, baseline_curves(task, settings.prompts).items(), strict=False):
-        series.append(Series(label=label, x=counts, y=line, style={**smooth(GUIDE, "-", 1.0), "linestyle": style}))
-    return Panel(
-        title=f"{task.function}, {task.dim} dimensions: {name}",
-        x=Axis(label="examples in the prompt", ticks=counts[:: -(-task.points // 12)]),
-        y=Axis(label="squared error / variance of f", low=0, high=1.4),
-        series=series,
-        legend="best",
-    )
-
-
-FIGURE = _InContextLearning()
+FIGURE = _InContext()

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from rankwise.recipes.tokens.families import Family, FamilyFigure
-from rankwise.recipes.tokens.runs import Budget
+from rankwise.recipes.tokens.families import Family, OneFamilyFigure
 from rankwise.spec import TextSpec
 from rankwise.tasks.data_files import read_corpus
+from rankwise.train.token_protocol import Budget
 
 
 def text(data: str | None, *, context: int) -> TextSpec:
@@ -52,7 +52,7 @@ PRESETS = {
 }
 
 
-class _Language(FamilyFigure):
+class _Language(OneFamilyFigure):
     """Bits per byte and ranks against the head dimension."""
 
     name = "language"

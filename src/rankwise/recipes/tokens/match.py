@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 from rankwise.recipes.marks import Value, curve, lines_of, ticked
 from rankwise.recipes.rows import Point
-from rankwise.recipes.tokens.runs import Budget, token_run
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report.panels import Axis, Panel, Picture
 from rankwise.spec import MatchSpec, RunSpec
 from rankwise.sweep.trained import TrainedRun
+from rankwise.train.token_protocol import Budget, token_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +36,7 @@ PRESETS = {
         points=(4,), shapes=((1, 2), (2, 8)), dim=16, budget=Budget(steps=40, batch=32, held_out=128), seeds=1
     ),
     "laptop": Sizes(
-        points=(4, 8, 16),
-        shapes=((1, 4), (4, 16), (8, 32)),
-        dim=64,
-        budget=Budget(steps=3000, batch=64, held_out=1024),
+        points=(4, 8, 16), shapes=((1, 4), (4, 16), (8, 32)), dim=64, budget=Budget(steps=3000, batch=64, held_out=1024)
     ),
     "full": Sizes(
         points=(8, 16, 32, 64),

@@ -1,15 +1,9 @@
-"""The runs on token tasks, and what is measured of them.
-
-All runs share one training: pre-norm blocks with RMSNorm, ReLU feed-forward of four times the width, learned positions,
-Muon for the matrices and AdamW for the rest, gradients clipped at 1, a short warm-up and a cosine to 0. Only what a
-figure varies differs between its runs, and Match2 ends early.
-"""
+"""What is measured of the runs on token tasks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,67 +13,13 @@ import torch
 from rankwise.recipes.marks import Value
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import S, TrainedFigure
-from rankwise.spec import ModelSpec, OptimSpec, RunSpec, TaskSpec
+from rankwise.spec import RunSpec, TaskSpec
 from rankwise.sweep.run_time import forward_flops
 from rankwise.sweep.trained import TrainedRun
 from rankwise.tasks import build_task
 
-_PROBE = 8
 TIMES = ("start", "quarter", "half", "three_quarters", "end")
 RANKS = ("hardmax", "effective", "stable", "above_0.1", "above_0.01", "above_0.001")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Budget:
-    """How long a run is trained (with ``patience``, at most: it ends after so many eighths without improvement), and
-    what it is judged on."""
-
-    steps: int
-    batch: int
-    lr: float = 3e-3
-    held_out: int = 512
-    weight_decay: float = 0.01
-    patience: int | None = None
-
-
-def token_run(
-    task: TaskSpec, budget: Budget, *, dim: int, layers: int, heads: int, rank: int, kv_lora_rank: int | None = None
-) -> RunSpec:
-    """A run on ``task``; always probed, so that figures with the same model share its run.
-
-    - ``rank``: the head dimension.
-    - ``kv_lora_rank``: if set, the attention is latent (MLA).
-    """
-    assert task.interface is not None
-    return RunSpec(
-        task=task,
-        probe=_PROBE,
-        model=ModelSpec(
-            dim=dim,
-            layers=layers,
-            heads=heads,
-            rank=rank,
-            kv_lora_rank=kv_lora_rank,
-            causal=task.interface.causal,
-            feedforward=4 * dim,
-            norm_place="pre",
-            positions="additive",
-            max_points=task.tokens,
-        ),
-        optim=OptimSpec(
-            optimizer="muon",
-            lr=budget.lr,
-            weight_decay=budget.weight_decay,
-            clip=1.0,
-            steps=budget.steps,
-            batch=budget.batch,
-            warmup=min(100, budget.steps // 10),
-            patience=budget.patience,
-            epoch_steps=max(1, budget.steps // 8),
-            validation_batches=-(-budget.held_out // 64),
-            validation_batch=min(64, budget.held_out),
-        ),
-    )
 
 
 class TokenFigure(TrainedFigure[S]):

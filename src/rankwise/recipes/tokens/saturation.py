@@ -1,157 +1,169 @@
-"""Do attention rank and performance saturate together? Both against the size of the heads, with the knee of each.
+"""Does the head dimension at which rank and performance saturate grow with the sequence, and together?
 
     rankwise reproduce saturation
 
-The claim of "On the Limitation and Redundancy of Transformers: A Rank Perspective": as the head dimension grows, rank
-and performance stop growing at the same place, also for latent attention (MLA), whose ``kv_lora_rank`` is swept here
-at a fixed head dimension. Its definitions of rank and its tables are not public; ours: hardmax rank over n, mean over
-heads and eight held-out sequences, and one rule for all knees (``measure.knee``). One panel per family of runs that
-differ in that one size. Runs of ``in-context``, ``language`` and ``images`` are among them: with the same store they
-are not trained again.
+The claim of "On the Limitation and Redundancy of Transformers: A Rank Perspective" in its own terms: rank stops growing
+at a head dimension of order log n, and performance with it. Text at several lengths n and images in several numbers of
+patches; at each n everything but the head dimension stays, and all n see as many tokens per step. The knee is the first
+head dimension within 2 % of the best (``measure.knee``), its interval the range over seeds. Beside the knees: our
+quadrature for random heads (90 % of the plateau, ``theory.saturation``), and c log n through its first value. The
+paper's own definitions and tables are not public. Runs of ``language`` and ``images`` are among these.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from rankwise.recipes.marks import curve, lines_of, ticked
 from rankwise.recipes.rows import Point
-from rankwise.recipes.tokens import images, in_context, language
-from rankwise.recipes.tokens.families import FamiliesFigure, Family, knee_of, random_rank, size_name
+from rankwise.recipes.tokens import images, language
+from rankwise.recipes.tokens.families import Family, FamilyFigure, knee_of, task_of
 from rankwise.recipes.tokens.runs import split_data
 from rankwise.recipes.trained_figure import Settings
-from rankwise.report.figures import COLOURS
-from rankwise.report.panels import Axis, Panel, Picture, Series, dots
+from rankwise.report.figures import COLOURS, GUIDE, MARKERS, ramp
+from rankwise.report.panels import Axis, Panel, Picture, Series, dots, smooth
 from rankwise.spec import RunSpec
+from rankwise.theory.saturation import saturation_dim
 
-_RANK, _PERFORMANCE, _EFFECTIVE = COLOURS[:3]
-_COLUMNS = 3
+KNEES = {
+    "performance": "performance",
+    "hardmax_start": "initial hardmax rank",
+    "hardmax_end": "trained hardmax rank",
+    "effective_start": "initial effective rank",
+    "effective_end": "trained effective rank",
+}
+_SIZES = (1, 2, 4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Families(Settings):
-    """Families of in-context learning, of language and of images."""
+class Lengths(Settings):
+    """Families that differ in their length alone, of text and of images."""
 
-    learned: Sequence[Family]
-    spoken: Sequence[Family]
-    seen: Sequence[Family]
-
-
-def _varied(base: Family, *, heads: tuple[int, ...], layers: tuple[int, ...]) -> list[Family]:
-    """Half the dim, other head counts, other depths: one changed at a time."""
-    shapes = [replace(base, dim=base.dim // 2)]
-    shapes += [replace(base, heads=count) for count in heads]
-    return [*shapes, *(replace(base, layers=count) for count in layers)]
+    texts: Sequence[Family]
+    pictures: Sequence[Family]
 
 
-def _smoke() -> Families:
-    seen = images.PRESETS["smoke"]
-    return Families(
-        learned=[in_context.PRESETS["smoke"].family(4, (1, 4))],
-        spoken=[language.PRESETS["smoke"]],
-        seen=[seen, replace(seen, latent=4, sizes=(1, 8))],
-        seeds=1,
-    )
+def _of_lengths(base: Family, lengths: Sequence[int], tokens: int, sizes: Sequence[int]) -> list[Family]:
+    """Text at every length, ``tokens`` tokens per step."""
+    budgets = {length: replace(base.budget, batch=tokens // length) for length in lengths}
+    sized = replace(base, sizes=tuple(sizes))
+    return [replace(sized, task=partial(language.text, context=n), budget=budget) for n, budget in budgets.items()]
 
 
-def _laptop() -> Families:
-    """Every task; on images, the cheapest, also another dim, head count, depth and sequence length.
-
-    Sizes are few, so that all of it takes less than an hour on two cores; ``language`` has more of them.
-    """
-    spoken, seen = language.PRESETS["laptop"], images.PRESETS["laptop"]
-    few = replace(seen, sizes=(1, 2, 4, 8))
-    return Families(
-        learned=[in_context.PRESETS["laptop"].family(4, (1, 4, 16))],
-        spoken=[replace(spoken, sizes=(1, 4, 16, 32, 64)), replace(spoken, latent=16, sizes=(2, 8, 32))],
-        seen=[
-            seen,
-            replace(seen, latent=8, sizes=(1, 4, 16)),
-            *_varied(few, heads=(2,), layers=(1,)),
-            replace(few, task=partial(images.digits, shift=1, patch=4, mnist_patch=7)),
-        ],
-    )
+def _smoke() -> Lengths:
+    text, picture = language.PRESETS["smoke"], replace(images.PRESETS["smoke"], sizes=(1, 4))
+    coarse = replace(picture, task=partial(images.digits, shift=0, patch=4, mnist_patch=7))
+    return Lengths(texts=_of_lengths(text, (8, 16), 256, (1, 4)), pictures=[coarse, picture], seeds=1)
 
 
-def _full() -> Families:
-    spoken, seen = language.PRESETS["full"], images.PRESETS["full"]
-    learned = in_context.PRESETS["full"].family(8, (1, 2, 4, 8, 16, 32, 64))
-    return Families(
-        learned=[learned, *_varied(learned, heads=(4, 16), layers=(6,))],
-        spoken=[
-            spoken,
-            replace(spoken, latent=32, sizes=(1, 2, 4, 8, 16, 32, 64, 128)),
-            *_varied(spoken, heads=(4, 16), layers=(1, 8)),
-            *(replace(spoken, task=partial(language.text, context=length)) for length in (64, 1024)),
-        ],
-        seen=[
-            seen,
-            replace(seen, latent=16, sizes=(1, 2, 4, 8, 16, 32)),
-            *_varied(seen, heads=(2, 8), layers=(1, 8)),
-            replace(seen, task=partial(images.mnist, shift=2, patch=7)),
-        ],
-    )
+def _laptop() -> Lengths:
+    """At 64 tokens and 16 patches the runs are those of ``language`` and ``images``."""
+    text, picture = language.PRESETS["laptop"], replace(images.PRESETS["laptop"], sizes=_SIZES)
+    fine = replace(picture, task=partial(images.digits, shift=1, patch=1, mnist_patch=2))
+    return Lengths(texts=_of_lengths(text, (32, 64, 128, 256), 2048, _SIZES), pictures=[picture, fine])
+
+
+def _full() -> Lengths:
+    text, picture = language.PRESETS["full"], images.PRESETS["full"]
+    patches = [replace(picture, task=partial(images.mnist, shift=2, patch=patch)) for patch in (7, 4, 2)]
+    return Lengths(texts=_of_lengths(text, (64, 256, 1024), 64 * 256, text.sizes), pictures=patches)
 
 
 PRESETS = {"smoke": _smoke(), "laptop": _laptop(), "full": _full()}
 
 
-class _Saturation(FamiliesFigure[Families]):
-    """Attention rank and performance against the size of the heads, and their knees."""
+class _Saturation(FamilyFigure[Lengths]):
+    """Rank and performance against the head dimension for every length, and their knees against the length."""
 
     name = "saturation"
     presets = PRESETS
-    keys = ("family", "size")
+    keys = ("task", "points", "rank")
+    tabled = tuple(KNEES)
 
-    def runs(self, settings: Families, *, data: str | None = None) -> Iterable[RunSpec]:
-        """All families; ``data`` is a text file, or a directory of MNIST."""
-        text, pictures = split_data(data)
-        for families, own in ((settings.learned, None), (settings.spoken, text), (settings.seen, pictures)):
+    def runs(self, settings: Lengths, *, data: str | None = None) -> Iterable[RunSpec]:
+        """All lengths; ``data`` is a text file, or a directory of MNIST."""
+        for families, own in zip((settings.texts, settings.pictures), split_data(data), strict=True):
             for family in families:
                 yield from family.runs(own)
 
-    def reading(self, settings: Families, marks: Sequence[Point]) -> list[str]:
-        """Every family, and in how many of them the knees agree."""
-        families = [line for line in lines_of(marks, "family").values() if len(line) > 1]
-        agree = [knee_of(line, "performance").agrees_with(knee_of(line, "hardmax_end")) for line in families]
-        both = "The knees of performance and of the trained hardmax rank"
-        total = f"{both} agree in {sum(agree)} of {len(agree)} families."
-        return [*super().reading(settings, marks), *([total] if agree else [])]
+    def reading(self, settings: Lengths, marks: Sequence[Point]) -> list[str]:
+        """The knees at every length, and how they grow from the first to the last."""
+        lines = []
+        for task, own in lines_of(marks, "task").items():
+            lengths = {n: line for n, line in lines_of(own, "points").items() if len(line) > 1}
+            for n, line in lengths.items():
+                knees = ", ".join(f"{name} {knee_of(line, column)}" for column, name in KNEES.items())
+                best = knee_of(line, "performance")
+                agree = [name for column, name in KNEES.items() if best.agrees_with(knee_of(line, column))][1:]
+                agreeing = f"Performance agrees with {', '.join(agree)}" if agree else "Performance agrees with no rank"
+                lines.append(f"{task}, n = {n}: knees at head dim: {knees}; quadrature {quadrature(line)}. {agreeing}.")
+            if len(lengths) > 1:
+                first, last = lengths[min(lengths)], lengths[max(lengths)]
+                grown = ", ".join(
+                    f"{name} from {knee_of(first, column).at} to {knee_of(last, column).at}"
+                    for column, name in KNEES.items()
+                )
+                times = math.log(max(lengths)) / math.log(min(lengths))
+                lines.append(
+                    f"{task}, from n = {min(lengths)} to {max(lengths)}: knee of {grown}; quadrature from "
+                    f"{quadrature(first)} to {quadrature(last)}; log n grows {times:.2f} times."
+                )
+        return lines
 
-    def picture(self, settings: Families, marks: Sequence[Point]) -> Picture:
-        """One panel per family."""
-        panels: list[Panel | None] = [_panel(str(name), line) for name, line in lines_of(marks, "family").items()]
-        panels += [None] * (-len(panels) % _COLUMNS)
-        rows = [panels[start : start + _COLUMNS] for start in range(0, len(panels), _COLUMNS)]
-        title = "Attention rank against the size of the heads"
-        return Picture(title=title, panels=rows, legend="below", size=(5.2, 3.9))
+    def picture(self, settings: Lengths, marks: Sequence[Point]) -> Picture:
+        """One row per task: ranks at the start, trained, performance, and the knees of all against the length."""
+        rows = [_row(str(task), own) for task, own in lines_of(marks, "task").items()]
+        title = "Saturation over n: attention rank and performance against the head dimension, and their knees"
+        return Picture(title=title, panels=rows, share_y=False, size=(3.7, 3.7))
 
 
-def _panel(name: str, points: Sequence[Point]) -> Panel:
-    drawn: tuple[tuple[str, str, dict[str, Any]], ...] = (
-        ("hardmax_end", "hardmax rank / n, trained", {"color": _RANK}),
-        ("hardmax_start", "before training", {"color": _RANK, "marker": "o", "linestyle": ":", "fillstyle": "none"}),
-        ("effective_end", "effective rank / n, trained", {"color": _EFFECTIVE, "linewidth": 1.0}),
-    )
-    series = [curve(label, points, x="size", y=column, **style) for column, label, style in drawn]
-    for height, colour, column, label in (
-        (-0.09, _RANK, "hardmax_end", "knee of the trained hardmax rank"),
-        (-0.04, _PERFORMANCE, "performance", "knee of performance"),
+def _row(task: str, points: Sequence[Point]) -> list[Panel]:
+    lengths, unit = lines_of(points, "points"), task_of(points).performance
+    panels = []
+    for column, title, y in (
+        ("hardmax_start", "initial hardmax rank", Axis(label="hardmax rank / n", low=0, high=1)),
+        ("hardmax_end", "trained hardmax rank", Axis(label="hardmax rank / n", low=0, high=1)),
+        ("performance", "performance", Axis(label=unit)),
     ):
-        if len(points) > 1:
-            series.append(
-                Series(label=label, x=[knee_of(points, column).at], y=[height], style=dots(colour, "v", markersize=7))
-            )
+        series = [
+            curve(f"n = {n}", line, x="rank", y=column, color=colour)
+            for (n, line), colour in zip(lengths.items(), ramp(len(lengths)), strict=True)
+        ]
+        x = ticked(points, "rank", "head dim")
+        panels.append(Panel(title=f"{task}: {title}", x=x, y=y, series=series, legend="best"))
+    return [*panels, _knees(task, {n: line for n, line in lengths.items() if len(line) > 1})]
+
+
+def _knees(task: str, lengths: dict[int, list[Point]]) -> Panel:
+    """Knees against the length; those of one length stand side by side."""
+    series = []
+    for place, column in enumerate(column for column in KNEES if column != "effective_start"):
+        knees = [knee_of(line, column) for line in lengths.values()]
+        x, at = [n * 1.06 ** (place - 1.5) for n in lengths], [knee.at for knee in knees]
+        interval = [knee.at - knee.low for knee in knees], [knee.high - knee.at for knee in knees]
+        look = dots(COLOURS[place], MARKERS[place])
+        series.append(Series(label=KNEES[column], x=x, y=at, spread=interval, style=look))
+    if lengths:
+        needed = [quadrature(line) for line in lengths.values()]
+        law = [needed[0] * math.log(n) / math.log(min(lengths)) for n in lengths]
+        series.append(Series(label="quadrature, 90 %", x=list(lengths), y=needed, style=smooth("0.25")))
+        series.append(Series(label="$c \\log n$", x=list(lengths), y=law, style=smooth(GUIDE, "--")))
     return Panel(
-        title=name.replace(": ", "\n"),
-        x=ticked(points, "size", size_name(points)),
-        y=Axis(label="attention rank / n", low=-0.14, high=1.02),
+        title=f"{task}: knees",
+        x=Axis(label="n", scale="log2", ticks=sorted(lengths)),
+        y=Axis(label="head dim", scale="log2", ticks=_SIZES, low=0.4, high=600),
         series=series,
-        guides=random_rank(points),
+        legend="upper left",
+        legend_columns=2,
     )
+
+
+def quadrature(points: Sequence[Point]) -> int:
+    """The head dimension at which random heads of this length and mask have 90 % of their plateau."""
+    return saturation_dim(points[0].row.points, mask=str(points[0].get("mask"))).value
 
 
 FIGURE = _Saturation()
