@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankwise.errors import InvalidInputError
-from rankwise.measure.knee import find_knee
+from rankwise.measure.knee import find_knee, first_crossing
 
 
 def test_the_first_size_within_two_percent_of_the_best():
@@ -44,3 +44,10 @@ def test_the_rule_is_relative_and_never_before_a_better_size(values, scale, lowe
 def test_seeds_must_be_complete():
     with pytest.raises(InvalidInputError, match="as many seeds at every size"):
         find_knee({1: [0.5, 0.4], 2: [0.9]}, lower_is_better=False)
+
+
+def test_a_falling_curve_crosses_a_level_between_two_sizes_or_not_at_all():
+    assert first_crossing({8: 0.9, 16: 0.6, 32: 0.1}, 0.5) == pytest.approx(16 + 16 * 0.2)
+    assert first_crossing({2: 0.6, 4: 0.5, 8: 0.1}, 0.5) == 4
+    assert first_crossing({8: 0.9, 16: 0.6}, 0.5) is None
+    assert first_crossing({8: 0.4, 16: 0.1}, 0.5) is None

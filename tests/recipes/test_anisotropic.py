@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from rankwise.errors import InvalidInputError
-from rankwise.measure.knee import first_crossing
 from rankwise.recipes.anisotropic import FIGURE, PRESETS, describe_data
 from rankwise.spec import NeighborSpec
 from recipe_rows import points_from
@@ -73,9 +72,7 @@ def fixed(*, follows_effective, **options):
     return points_from(FIGURE, "laptop", lambda run: 0.5, measured, **options)
 
 
-def test_the_needed_rank_is_found_between_ranks_and_what_it_follows_is_said():
-    assert first_crossing({8: 0.9, 16: 0.6, 32: 0.1}, 0.5) == pytest.approx(16 + 16 * 0.2)
-    assert first_crossing({8: 0.9, 16: 0.6}, 0.5) is None
+def test_what_the_needed_rank_follows_is_said():
     lines = FIGURE.reading(PRESETS["laptop"], fixed(follows_effective=True))
     assert lines[0] == "alpha = 0 (d = 32, d_eff = 32): half the linear error takes rank 16, 0.50 d or 0.50 d_eff."
     assert lines[-1].endswith("rank / d_eff by 1: by this measure the need follows d_eff more closely.")
