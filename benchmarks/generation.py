@@ -64,14 +64,14 @@ def contestants(kv_heads: int) -> dict[str, Callable[[], Tensor]]:
     }
 
 
-def main(seconds: float = 30.0) -> None:
+def main(seconds: float = 10.0) -> None:
     """Print one table of ratios."""
     table = Table("key heads", "tokens per second with cache", "with / without", "with / Llama", "with / Llama, static")
     for kv_heads in (8, 2):
         runs = contestants(kv_heads)
         texts = [run() for run in runs.values()]
         assert all(torch.equal(text, texts[0]) for text in texts), "the same function must write the same text"
-        times = in_turns(runs, seconds, rounds=3, warm_up=0)
+        times = in_turns(runs, seconds, rounds=2, warm_up=0)
         ratios = [f"{ratio(times, 'with cache', name):.2f}" for name in runs if name != "with cache"]
         rate = NEW_TOKENS / sorted(times["with cache"])[len(times["with cache"]) // 2]
         table.add_row(str(kv_heads), f"{rate:.0f}", *ratios)

@@ -1,6 +1,7 @@
 """rankwise: how much rank does an attention head need, and how many heads?
 
-The functions of the Python API are ``audit``, ``need`` and ``advise``; the layer is in ``rankwise.nn``.
+The functions of the Python API are ``audit``, ``need``, ``advise``, ``reduce`` and ``load_reduced``; the layer is in
+``rankwise.nn``.
 
 The rooms, and the one way imports point::
 
@@ -15,10 +16,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rankwise.api import advise, audit, need
+    from rankwise.api import advise, audit, load_reduced, need, reduce
 
 __version__ = "0.1.0"
-__all__ = ["advise", "audit", "need"]
+__all__ = ["advise", "audit", "load_reduced", "need", "reduce"]
 
 
 def __getattr__(name: str) -> Any:
@@ -26,4 +27,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'rankwise' has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "load_reduced":
+        return import_module("rankwise.reduce").load_reduced
     return import_module(f"rankwise.{name}")  # a room that can be called

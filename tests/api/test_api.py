@@ -13,6 +13,7 @@ import torch
 import rankwise
 from rankwise.api.result import MissingPandasError
 from rankwise.cli import main
+from rankwise.cli.output import printed
 from rankwise.errors import InvalidInputError, ShapeError
 from saved_models import saved, tiny_language_model, tokens
 
@@ -189,3 +190,30 @@ def test_figures_are_drawn(model, keys, tmp_path):
     for number, result in enumerate(results(model, keys)):
         result.figure().savefig(tmp_path / f"{number}.png")
         assert (tmp_path / f"{number}.png").stat().st_size > 5_000
+
+
+def test_text_is_plain_where_colours_are_forced(monkeypatch):
+    plain = repr(rankwise.advise(dim=64, heads=4))
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as a notebook's kernel does
+    assert repr(rankwise.advise(dim=64, heads=4)) == plain
+    assert "\x1b" not in plain
+
+
+def test_a_reduction_is_that_of_the_command_and_can_be_loaded(folder, tmp_path):
+    with pytest.raises(InvalidInputError, match="save it first"):
+        rankwise.reduce(torch.nn.Linear(2, 2), keep=0.5)
+    np.save(tmp_path / "ids.npy", tokens(texts=8, length=24).numpy())
+    asked = {"keep": 0.5, "tokens": tmp_path / "ids.npy", "length": 24, "context": 0, "recall": False}
+    found = rankwise.reduce(folder, out=tmp_path / "smaller", **asked)
+    command = ["reduce", folder, "--keep", 0.5, "--tokens", tmp_path / "ids.npy", "--length", 24, "--context", 0]
+    shown = printed(lambda: main([*map(str, command), "--no-recall", "--json"]))
+    told, own = json.loads(shown), dict(found.to_json())
+    for name in ("verdict", "cost", "parameters", "layers"):
+        assert own[name] == told[name]
+    assert found.headline.endswith(found.report.verdict)
+    assert " ".join(found.report.verdict.split()) in " ".join(repr(found).split())
+    assert {row["what"] for row in found.summary}
+    for loaded in (found.load(), rankwise.load_reduced(tmp_path / "smaller")):
+        assert sum(p.numel() for p in loaded.parameters()) == found.report.parameters.after
+    with pytest.raises(InvalidInputError, match="frontier=True"):
+        found.figure()

@@ -24,10 +24,11 @@ def nanogpt():
 
 
 def test_every_example_is_tested_and_listed():
-    names = {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".toml")}
+    names = {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".toml", ".ipynb")}
     listed = (EXAMPLES / "README.md").read_text()
     assert names == {
-        "nanogpt_swap.py", "generate.py", "transformers_attention.py", "export_head_dim.py", "grid.toml"
+        "nanogpt_swap.py", "generate.py", "small_models.py", "transformers_attention.py", "export_head_dim.py",
+        "grid.toml", "audit_a_model.ipynb", "rank_against_heads.ipynb",
     }  # fmt: skip
     assert all(f"]({name})" in listed for name in names)
 

@@ -12,6 +12,7 @@ from rankwise.advise.inputs import situation
 from rankwise.advise.taken_away import taken_away
 from rankwise.api.auditing import Audit, audit
 from rankwise.api.needing import Need
+from rankwise.api.reducing import Reducing
 from rankwise.api.result import Result, Rows
 from rankwise.audit.report import FORMAT as AUDIT_FORMAT
 from rankwise.audit.report import AuditReport, read_report
@@ -77,7 +78,7 @@ def advise(
     model: Audit | AuditReport | nn.Module | str | Path | None = None,
     *,
     need: Need | NeedReport | str | Path | None = None,
-    reduction: Reduction | str | Path | None = None,
+    reduction: Reducing | Reduction | str | Path | None = None,
     **numbers: Any,
 ) -> Advising:
     """What to change about rank and heads; ``rankwise advise`` does the same.
@@ -86,7 +87,7 @@ def advise(
         model: An audit, the file that ``rankwise audit -o`` wrote, a model's config.json or folder, or a module in
             memory, which is audited first. None where ``numbers`` say it all.
         need: What ``rankwise.need`` returned, or the file that ``rankwise need -o`` wrote.
-        reduction: The report of a reduction of the same model, or the file that ``rankwise reduce`` wrote.
+        reduction: What ``rankwise.reduce`` returned for the same model, or the file that the command wrote.
         numbers: The options of the command, such as ``dim=768, heads=12, length=1024``; they win over the others.
     """
     config, report = None, None
@@ -103,7 +104,8 @@ def advise(
     measured = need.report if isinstance(need, Need) else need
     if isinstance(measured, str | Path):
         measured = read_need(Path(measured))
-    if isinstance(reduction, str | Path):
-        reduction = read_reduction(Path(reduction))
-    cut = None if reduction is None else taken_away(reduction)
+    reduced = reduction.report if isinstance(reduction, Reducing) else reduction
+    if isinstance(reduced, str | Path):
+        reduced = read_reduction(Path(reduced))
+    cut = None if reduced is None else taken_away(reduced)
     return Advising(advise_about(situation(config=config, audit=report, need=measured, reduction=cut, **numbers)))

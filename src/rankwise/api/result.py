@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankwise.cli.output import json_text
+from rankwise.cli.output import json_text, printed
 from rankwise.errors import RankwiseError
 from rankwise.whole_file import write_whole
 
@@ -64,10 +62,7 @@ class Result(ABC):
         return pandas.DataFrame(list(self.rows))
 
     def __repr__(self) -> str:
-        printed = io.StringIO()
-        with redirect_stdout(printed):
-            self._print()
-        return printed.getvalue().rstrip()
+        return printed(self._print).rstrip()
 
     def _repr_html_(self) -> str:
         columns = list(self.summary[0]) if self.summary else []

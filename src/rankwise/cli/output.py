@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,9 @@ from rich.console import Console
 
 from rankwise.errors import InvalidInputError
 from rankwise.whole_file import require_replaceable
+
+_WIDE = 160
+_CAPTURED: ContextVar[bool] = ContextVar("captured", default=False)
 
 
 def print_json(answer: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -33,8 +39,21 @@ class _PatientConsole(Console):
 
 def console() -> Console:
     """A console on stdout that respects NO_COLOR and does not cut tables when it is not a terminal."""
-    out = _PatientConsole(highlight=False)
-    return out if out.is_terminal else _PatientConsole(highlight=False, width=160)
+    if not _CAPTURED.get():
+        out = _PatientConsole(highlight=False)
+        return out if out.is_terminal else _PatientConsole(highlight=False, width=_WIDE)
+    return Console(highlight=False, force_terminal=False, force_jupyter=False, color_system=None, width=_WIDE)
+
+
+def printed(show: Callable[[], None]) -> str:
+    """What ``show`` prints, as plain text also where colours are forced and stdout is a notebook's."""
+    text, before = io.StringIO(), _CAPTURED.set(True)
+    try:
+        with redirect_stdout(text):
+            show()
+    finally:
+        _CAPTURED.reset(before)
+    return text.getvalue()
 
 
 def require_target(option: str, path: Path, *, folder: bool = False) -> None:

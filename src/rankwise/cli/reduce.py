@@ -88,9 +88,9 @@ def reduce(
     require_int("--calibration", calibration, minimum=1)
 
     def read_texts(running: RunningModel) -> Texts:
-        measuring = _pieces(running, text, tokens, records, length=length, limit=pieces, every=every)
-        teaching = _pieces(running, calibrate, None, None, length=length, limit=10**6) if calibrate else None
-        return _divided(measuring, teaching, calibration, choosing=tolerance is not None)
+        measuring = pieces_to_run(running, text, tokens, records, length=length, limit=pieces, every=every)
+        teaching = pieces_to_run(running, calibrate, None, None, length=length, limit=10**6) if calibrate else None
+        return divided(measuring, teaching, calibration, choosing=tolerance is not None)
 
     given = bool(text) or tokens is not None or records is not None
     if calibrate and not given:
@@ -127,7 +127,7 @@ def _require_targets(figure: Path | None, page: Path | None, frontier: bool) -> 
         require_page()
 
 
-def _pieces(
+def pieces_to_run(
     running: RunningModel,
     text: tuple[Path, ...],
     tokens: Path | None,
@@ -137,6 +137,7 @@ def _pieces(
     limit: int,
     every: int = 1,
 ) -> Pieces:
+    """The pieces of texts, or the whole records."""
     from rankwise.cli.reading_texts import read_pieces
     from rankwise.reduce.pieces import Pieces, read_records
 
@@ -150,7 +151,7 @@ def _pieces(
     return Pieces(read.tokens[::every], read.sources)
 
 
-def _divided(measuring: Pieces, teaching: Pieces | None, calibration: int, *, choosing: bool) -> Texts:
+def divided(measuring: Pieces, teaching: Pieces | None, calibration: int, *, choosing: bool) -> Texts:
     """Pieces that teach, choose and measure; where none only teach, the first quarter does, and an eighth chooses."""
     from rankwise.reduce.reduction import Texts
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from rankwise.callable_room import make_callable
+
 __all__ = ["load_reduced"]
 
 
@@ -11,3 +13,6 @@ def __getattr__(name: str) -> Any:
     from rankwise.reduce.saved import load_reduced  # torch and transformers, which a document's reader can do without
 
     return load_reduced
+
+
+make_callable(__name__)

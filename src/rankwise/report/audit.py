@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rankwise.audit.report import AuditReport, Baseline, HeadReport, LayerReport, Ranks
-from rankwise.report.figures import COLOURS, GUIDE, house_style, label_level, new_figure
+from rankwise.report.figures import COLOURS, GUIDE, house_style, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +24,7 @@ def draw_audit(report: AuditReport) -> Figure:
         _draw(left, report, "QK: what a head looks for", lambda head: head.qk, lambda layer: layer.qk_baseline)
         _draw(right, report, "OV: what a head writes", lambda head: head.ov, lambda layer: layer.ov_baseline)
         left.set_ylabel("effective rank / that of random weights")
+        figure.supxlabel("grey: where all heads of a random model lie; orange: heads below it", fontsize=8, color=GUIDE)
         figure.suptitle(f"Heads of {report.model}".replace("$", r"\$"), fontsize=11)
     return figure
 
@@ -48,10 +49,9 @@ def _draw(
             beside = 0.0 if layer.heads == 1 else (head.head / (layer.heads - 1) - 0.5) * 2 * _SPREAD
             colour = COLOURS[1] if ranks.effective < low else COLOURS[0]
             axes.plot(place + beside, ranks.effective / mean, "o", color=colour, markersize=3.5)
-    label_level(axes, 1.0, "random weights", at=0.02)
-    axes.set_ylim(bottom=0)
+    axes.axhline(1.0, color=GUIDE, linewidth=0.9, linestyle="--", zorder=1)
     step = max(1, len(report.layers) // 12)
     axes.set_xticks(range(0, len(report.layers), step))
     axes.set_xticklabels([str(layer.layer) for layer in report.layers][::step])
-    axes.set_xlabel("layer; grey: where the heads of a random model lie, orange: below it")
+    axes.set_xlabel("layer")
     axes.set_title(title)

@@ -1,0 +1,136 @@
+"""``rankwise.reduce``: a trained model with a smaller cache or smaller heads, and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rankwise.api.result import Result, Rows
+from rankwise.errors import InvalidInputError
+from rankwise.reduce.document import Reduction
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from torch import nn
+
+    from rankwise.models.running.model import RunningModel
+    from rankwise.reduce.reduction import Texts
+
+Files = str | Path | Sequence[str | Path]
+
+
+class Reducing(Result):
+    """What is saved, what it costs, whether that is worth it; ``report`` holds everything."""
+
+    def __init__(self, report: Reduction, folder: Path | None) -> None:
+        self.report, self.folder = report, folder
+
+    @property
+    def headline(self) -> str:
+        """The verdict."""
+        return f"{self.report.model}: {self.report.verdict}"
+
+    @property
+    def summary(self) -> Rows:
+        """What was counted and measured, before and after."""
+        return [
+            {"what": what, "original": change.before, "reduced": change.after} for what, change in self.report.changes()
+        ]
+
+    @property
+    def rows(self) -> Rows:
+        """The frontier, one row per method and share, where it was measured; else the summary."""
+        from rankwise.report.reduction import frontier_rows
+
+        return frontier_rows(self.report) if self.report.frontier else self.summary
+
+    def figure(self) -> Figure:
+        """Cost against what is kept; needs ``frontier=True``."""
+        from rankwise.report.figures import house_style
+        from rankwise.report.reduction import draw_frontier
+
+        if not self.report.frontier:
+            raise InvalidInputError("figure: expected a frontier to draw, got none; reduce with frontier=True")
+        with house_style():
+            return draw_frontier(self.report)
+
+    def to_json(self) -> Mapping[str, Any]:
+        """The document of ``rankwise reduce --json``."""
+        return self.report.to_json()
+
+    def load(self) -> nn.Module:
+        """The reduced model, from the folder it was written to."""
+        from rankwise.reduce.saved import load_reduced
+
+        if self.folder is None:
+            raise InvalidInputError("load: expected a folder that the model was written to, got none; reduce with out=")
+        return load_reduced(self.folder)
+
+    def _print(self) -> None:
+        from rankwise.cli.reduce_table import print_reduction
+
+        print_reduction(self.report, self.folder)
+
+
+def reduce(
+    model: str | Path,
+    *,
+    keep: float | None = None,
+    rank: int | None = None,
+    tolerance: float | None = None,
+    method: Literal["fisher", "activations", "weights"] = "fisher",
+    text: Files = (),
+    calibrate: Files = (),
+    tokens: str | Path | None = None,
+    records: str | Path | None = None,
+    length: int = 512,
+    pieces: int = 48,
+    calibration: int = 16,
+    out: str | Path | None = None,
+    **options: Any,
+) -> Reducing:
+    """Shrink a trained model's attention and say whether it is worth it; ``rankwise reduce`` does the same.
+
+    Args:
+        model: A folder with config.json and safetensors, or a .gguf file. A model in memory is saved first
+            (``model.save_pretrained``): reducing reads the original only.
+        keep: Share of the cache (of encoders: of the heads' coordinates) that stays.
+        rank: Instead: the size of every latent, or the rank of every head.
+        tolerance: Instead: the smallest share within this cost.
+        method: Which directions stay.
+        text: Text files to measure on; without ``calibrate`` their first quarter teaches directions.
+        calibrate: Text files that teach directions.
+        tokens: A file of token ids instead of texts.
+        records: Instead of texts: a file with one record a line.
+        length: Tokens of a piece of text; longest record.
+        pieces: How many pieces or records at most.
+        calibration: How many pieces of ``calibrate``.
+        out: A new folder for the reduced model.
+        options: ``allocation``, ``heal``, ``context``, ``recall`` and ``frontier`` of ``ReductionOptions``.
+    """
+    from rankwise.cli.reduce import divided, pieces_to_run
+    from rankwise.reduce.options import ReductionOptions
+    from rankwise.reduce.reduction import reduce_model
+
+    if not isinstance(model, str | Path):
+        raise InvalidInputError(
+            f"model: expected a folder or a .gguf file, got {type(model).__name__}; save it first: "
+            "model.save_pretrained(FOLDER), and its tokenizer beside it"
+        )
+    asked = ReductionOptions(keep=keep, rank=rank, tolerance=tolerance, method=method, **options)
+    measured_on, taught_by = _paths(text), _paths(calibrate)
+    ids, lines = (None if file is None else Path(file) for file in (tokens, records))
+
+    def read_texts(running: RunningModel) -> Texts:
+        measuring = pieces_to_run(running, measured_on, ids, lines, length=length, limit=pieces)
+        teaching = pieces_to_run(running, taught_by, None, None, length=length, limit=10**6) if taught_by else None
+        return divided(measuring, teaching, calibration, choosing=tolerance is not None)
+
+    given = bool(measured_on) or ids is not None or lines is not None
+    folder = None if out is None else Path(out)
+    return Reducing(reduce_model(Path(model), asked, read_texts if given else None, out=folder), folder)
+
+
+def _paths(files: Files) -> tuple[Path, ...]:
+    return (Path(files),) if isinstance(files, str | Path) else tuple(Path(file) for file in files)
