@@ -1,5 +1,21 @@
-"""Trained models with a smaller cache or smaller heads, what that costs, and how they are loaded."""
+"""Trained models with a smaller cache or smaller heads, what that costs, and how they are loaded.
 
-from rankwise.reduce.saved import load_reduced
+``load_reduced`` is imported when it is asked for: reading a report needs no torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rankwise.reduce.saved import load_reduced
 
 __all__ = ["load_reduced"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "load_reduced":
+        from rankwise.reduce.saved import load_reduced
+
+        return load_reduced
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
