@@ -125,6 +125,15 @@ def test_a_measured_cut_is_the_verdict_on_the_trained_model(config):
         situation(config=config, reduction=cut(original_rank=32))
 
 
+@pytest.mark.parametrize("name", ["minilm"])
+def test_kept_reductions_are_read(name):
+    report = read_reduction(Path(__file__).parents[2] / f"results/reduce-{name}.json")
+    found = taken_away(report)
+    assert found.rank < found.original_rank
+    assert found.cost == report.cost.cost
+    assert found.affordable is (found.cost <= found.tolerance)
+
+
 def test_the_two_kinds_of_advice_are_reconciled_where_they_disagree(config, need_file):
     said = advise(situation(config=config, need=need_file(100, 97, 103), reduction=cut())).reconciled
     assert "no reason to doubt the cut" in said

@@ -40,6 +40,7 @@ def reduce(
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
     figure: Path | None = None,
     page: Path | None = None,
+    open: bool = False,
     json: bool = False,
 ) -> None:
     """Shrink a trained model's attention and say whether it is worth it; the original is only read.
@@ -73,6 +74,7 @@ def reduce(
         out: A new folder for the reduced model.
         figure: Also draw the frontier: this name with .png, .svg and .csv (extra report; needs --frontier).
         page: Also write a page (extra report).
+        open: Open the page in the browser.
         json: Print one JSON object instead of tables.
     """
     _require_targets(figure, page, frontier)
@@ -109,7 +111,7 @@ def reduce(
         from rankwise.cli.page import page_content, say_page
         from rankwise.report.html import write_page
 
-        say_page(write_page(page_content(reduction=report), page))
+        say_page(write_page(page_content(reduction=report), page), open=open)
 
 
 def _require_targets(figure: Path | None, page: Path | None, frontier: bool) -> None:

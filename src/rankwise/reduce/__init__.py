@@ -1,8 +1,16 @@
-"""Trained models with a smaller cache or smaller heads, what that costs, and how they are loaded."""
+"""Trained models with a smaller cache or smaller heads, what that costs, and how they are loaded.
 
-from typing import Any
+``load_reduced`` is imported when it is asked for: reading a report needs no torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from rankwise.callable_room import make_callable
+
+if TYPE_CHECKING:
+    from rankwise.reduce.saved import load_reduced
 
 __all__ = ["load_reduced"]
 
@@ -10,7 +18,7 @@ __all__ = ["load_reduced"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from rankwise.reduce.saved import load_reduced  # torch and transformers, which a document's reader can do without
+    from rankwise.reduce.saved import load_reduced
 
     return load_reduced
 

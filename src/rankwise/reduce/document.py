@@ -191,8 +191,8 @@ class Reduction:
         return rows
 
     def to_json(self) -> dict[str, Any]:
-        """The document, numbers with six digits."""
-        return to_document(FORMAT, self, digits=6)
+        """The document, numbers with ten digits."""
+        return to_document(FORMAT, self, digits=10)
 
 
 def read_reduction(path: Path) -> Reduction:
