@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 _HERE, _CLOSED, _TOKENS = "rankwise.recipes", "rankwise.recipes.closed_form", "rankwise.recipes.tokens"
 _COMPUTED = "bound exponent features representation vote address select barrier laws random-weights"
-_SPHERE = "figure1 figure2 figure3 figure4 values repeated dimension cliff structured select-trained biased anisotropic theorem"
+_PAPER = "figure1 figure2 figure3 figure4 dimension theorem biased"
+_SPHERE = "values repeated cliff structured select-trained anisotropic"
 _ON_TOKENS = "in-context language images saturation depth match"
 
 
@@ -22,7 +23,7 @@ def _modules(package: str, names: str) -> dict[str, str]:
 
 
 COMPUTED = _modules(_CLOSED, _COMPUTED)
-TRAINED = _modules(_HERE, _SPHERE) | _modules(_TOKENS, _ON_TOKENS)
+TRAINED = _modules(_HERE, _PAPER) | _modules(_HERE, _SPHERE) | _modules(_TOKENS, _ON_TOKENS)
 FIGURES = COMPUTED | TRAINED
 
 
