@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +23,7 @@ from rankwise.shapes.shape import LatentShape
 from rankwise.shapes.use import context_length
 from rankwise.theory.bounds import rank_required
 from rankwise.theory.saturation import saturation_dim
-from report_documents import need_document
+from report_documents import need_document, reduction_document
 
 CONFIG = {"hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2,
           "intermediate_size": 2048, "max_position_embeddings": 4096, "model_type": "tiny"}  # fmt: skip
@@ -127,9 +126,9 @@ def test_a_measured_cut_is_the_verdict_on_the_trained_model(config):
         situation(config=config, reduction=cut(original_rank=32))
 
 
-@pytest.mark.parametrize("name", ["minilm", "smollm2"])
-def test_kept_reductions_are_read(name):
-    report = read_reduction(Path(__file__).parents[2] / f"results/reduce-{name}.json")
+def test_a_reduction_that_was_written_is_read(tmp_path):
+    (tmp_path / "reduction.json").write_text(json.dumps(reduction_document()))
+    report = read_reduction(tmp_path / "reduction.json")
     found = taken_away(report)
     assert found.rank < found.original_rank
     assert found.cost == report.cost.cost
