@@ -10,19 +10,20 @@ import pytest
 from rankwise.advise.advice import advice_document, advise, resources_of
 from rankwise.advise.inputs import situation
 from rankwise.advise.resources import flash_tile, resources, rounded_up, roundings
-from rankwise.advise.taken_away import TakenAway
+from rankwise.advise.taken_away import TakenAway, taken_away
 from rankwise.audit.audit import audit_weights
 from rankwise.audit.report import read_report
 from rankwise.cli import main
 from rankwise.errors import InvalidInputError
 from rankwise.models.files.source import open_model
 from rankwise.need.document import read_need
+from rankwise.reduce.document import read_reduction
 from rankwise.shapes import ModelShape
 from rankwise.shapes.shape import LatentShape
 from rankwise.shapes.use import context_length
 from rankwise.theory.bounds import rank_required
 from rankwise.theory.saturation import saturation_dim
-from report_documents import need_document
+from report_documents import need_document, reduction_document
 
 CONFIG = {"hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2,
           "intermediate_size": 2048, "max_position_embeddings": 4096, "model_type": "tiny"}  # fmt: skip
@@ -125,9 +126,9 @@ def test_a_measured_cut_is_the_verdict_on_the_trained_model(config):
         situation(config=config, reduction=cut(original_rank=32))
 
 
-@pytest.mark.parametrize("name", ["minilm"])
-def test_kept_reductions_are_read(name):
-    report = read_reduction(Path(__file__).parents[2] / f"results/reduce-{name}.json")
+def test_a_reduction_that_was_written_is_read(tmp_path):
+    (tmp_path / "reduction.json").write_text(json.dumps(reduction_document()))
+    report = read_reduction(tmp_path / "reduction.json")
     found = taken_away(report)
     assert found.rank < found.original_rank
     assert found.cost == report.cost.cost

@@ -194,7 +194,12 @@ def print_need(report: NeedReport, figure: Path | None = None) -> None:
     else:
         _print_blocks(measurements)
         least = min(measurements, key=lambda one: one.need)
-        out.print(Text(f"Most demanding: {worst.name} ({worst.need}); least: {least.name} ({least.need})."))
+        out.print(
+            Text(
+                f"Most demanding: {worst.name} ({worst.need}); least: {least.name} ({least.need}). SVD, PCA, random: "
+                "the need by such forms alone; isotropic: if all directions were equally likely."
+            )
+        )
     _print_heads(measurements)
     out.print(Text(f"\n{_reading(worst, settings)}"))
     print_sanity(report.sanity)
@@ -215,6 +220,7 @@ def headline(one: NeedMeasurement, settings: NeedAsked, count: int) -> str:
 
 def _print_curve(one: NeedMeasurement, settings: NeedAsked) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     out = console()
     out.print(
@@ -228,38 +234,61 @@ def _print_curve(one: NeedMeasurement, settings: NeedAsked) -> None:
     others = ", ".join(f"{other.candidates} keys {other.need}" for other in one.by_candidates)
     if others:
         out.print(f"  with the same forms and other numbers of candidates: {others}")
-    title = f"error (1 = a random key); bound: isotropic, 2 keys, {settings.heads} head(s), any values"
-    table = Table("rank", "best form", "95 %", "recall", "SVD", "PCA", "random", "isotropic", "bound", title=title)
-    curves = one.curves
+    roomy = out.width >= _ROOMY
+    table = Table("rank", "best form", "95 %", "recall", "SVD", "PCA")
+    for name in ("random", "isotropic", "bound") if roomy else ():
+        table.add_column(name)
     bounds = {point.rank: point for point in one.isotropic}
-    for best, svd, pca, random in zip(*(curves[kind] for kind in ("best", "svd", "pca", "random")), strict=True):
+    for best, svd, pca, random in zip(*(one.curves[kind] for kind in ("best", "svd", "pca", "random")), strict=True):
         isotropic = bounds[best.rank]
+        spare = (f"{random.error:.4f}", f"{isotropic.error:.4f}", f"{isotropic.bound:.4f}") if roomy else ()
         table.add_row(
             str(best.rank),
             f"{best.error:.4f} {best.form}",
             f"{best.error_low:.4f}-{best.error_high:.4f}",
             f"{best.recall:.3f}",
-            *(f"{point.error:.4f}" for point in (svd, pca, random, isotropic)),
-            f"{isotropic.bound:.4f}",
+            f"{svd.error:.4f}",
+            f"{pca.error:.4f}",
+            *spare,
             style="bold" if best.rank == one.need else None,
         )
     out.print(table)
+    beside = (
+        f" random: a random projection; isotropic: data with all directions equally likely; bound: the least error of "
+        f"{settings.heads} head(s) there among 2 keys, any values."
+        if roomy
+        else " A wider terminal shows random forms and isotropic data too."
+    )
+    out.print(
+        Text(
+            "Columns: error of the best form found (1 = a random key) with its interval, the share of nearest keys "
+            f"found (recall), errors of SVD and PCA alone.{beside}"
+        )
+    )
+
+
+_ROOMY = 110  # columns of a terminal
 
 
 def _print_blocks(measurements: Sequence[NeedMeasurement]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("block", "need", "95 %", "SVD", "PCA", "random", "isotropic", "participation ratio")
+    table = Table("block", "need", "95 %", "SVD", "PCA", "random", "isotropic", "participation\nratio")
     for one in measurements:
         table.add_row(
-            Text(one.name),
+            Text(_short(one.name)),
             str(one.need),
             f"{one.need_low}-{one.need_high}",
             *(str(getattr(one, f"need_{kind}")) for kind in ("svd", "pca", "random", "isotropic")),
             f"{one.participation_ratio.keys:.1f}",
         )
     console().print(table)
+
+
+def _short(name: str) -> str:
+    """``layer 3`` of ``layer 3 (encoder.layer.3.attention.self)``."""
+    return name.split(" (", maxsplit=1)[0]
 
 
 def _print_heads(measurements: Sequence[NeedMeasurement]) -> None:
@@ -279,7 +308,7 @@ def _print_heads(measurements: Sequence[NeedMeasurement]) -> None:
         means = (sum(getattr(head, what) for head in one.heads) / len(one.heads) for what in _CRITERIA)
         needs = [head.attention for head in one.heads]
         table.add_row(
-            Text(one.name.split(" (", maxsplit=1)[0]),
+            Text(_short(one.name)),
             str(one.heads[0].rank),
             *(f"{mean:.1f}" for mean in means),
             f"{min(needs)}-{max(needs)}",
