@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, get_args
 
 from rankwise.errors import CorruptStoreError, InvalidInputError, StorageError
@@ -28,6 +29,16 @@ FAILURES: tuple[Status, ...] = ("failed", "diverged", "timeout", "oom")
 WORTH_RETRYING: tuple[Status, ...] = ("failed", "timeout", "oom")
 OUTCOMES: tuple[Status, ...] = ("done", *FAILURES)
 _DIGESTED = ("run_id", "spec", "status", "result", "reason")
+
+
+_TEXT, _TABLE, _TIME = ((str, NoneType), "a text"), ((dict, NoneType), "a table"), ((int, float, NoneType), "a time")
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "run_id": ((str,), "a text"), "spec": ((dict,), "a table"), "attempts": ((int,), "a whole number"),
+    "losses": ((int,), "a whole number"), "result": _TABLE, "reason": _TEXT, "traceback": _TEXT, "started": _TIME,
+    "finished": _TIME, "seconds": ((int, float), "a number"), "progress": _TABLE, "versions": _TABLE,
+    "machine": _TABLE, "checkpoint": _TEXT, "checkpoint_sha256": _TEXT,
+}  # fmt: skip
+"""SQLite keeps whatever is written, whatever a column is declared to be."""
 
 
 def is_to_do(status: Status | None, *, retry: bool) -> bool:
@@ -122,6 +133,11 @@ class StoreReader:
         del values["digest"]
         for name in ("spec", "result", "progress", "versions", "machine"):
             values[name] = None if values[name] is None else self._parsed(name, values)
+        for name, (kinds, wanted) in _KINDS.items():
+            if not isinstance(values[name], kinds):
+                raise CorruptStoreError(
+                    f"{self.path}: {name} of run {values['run_id']!r:.80}: expected {wanted}, got {values[name]!r:.80}"
+                )
         return Row(**values)
 
     def _check_digest(self, values: Mapping[str, Any]) -> None:
@@ -134,7 +150,7 @@ class StoreReader:
     def _parsed(self, name: str, values: Mapping[str, Any]) -> Any:
         try:
             return json.loads(values[name])
-        except ValueError:
+        except (ValueError, TypeError, RecursionError):
             raise CorruptStoreError(f"{self.path}: {name} of run {values['run_id']!r} is not JSON any more") from None
 
     def _check_statuses(self, found: Iterable[str]) -> None:
@@ -275,6 +291,8 @@ def open_store(directory: Path) -> Iterator[Store]:
 def read_store(directory: Path) -> StoreReader:
     """The store in ``directory`` for reading."""
     path = database(directory)
+    if path.exists() and not path.is_file():
+        raise CorruptStoreError(f"{path}: expected the store's database, got something that is not a regular file")
     if not path.exists():
         raise InvalidInputError(
             f"{directory}: expected a store, got no {path.name} in it; name another with --store, "
