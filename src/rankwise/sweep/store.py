@@ -28,6 +28,7 @@ FAILURES: tuple[Status, ...] = ("failed", "diverged", "timeout", "oom")
 # A run that diverged would diverge again; the others may have met a bug since fixed, or a limit since raised.
 WORTH_RETRYING: tuple[Status, ...] = ("failed", "timeout", "oom")
 OUTCOMES: tuple[Status, ...] = ("done", *FAILURES)
+_EMPTY_LOG_EVERY = 0.5
 _DIGESTED = ("run_id", "spec", "status", "result", "reason")
 
 
@@ -167,10 +168,11 @@ class Store(StoreReader):
         opened = self.path.stat()
         self._file = (opened.st_dev, opened.st_ino)
         self._closed_some = False
+        self._empty_log_at = 0.0
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All changes inside reach the disk together, or none does; outcomes also leave the write-ahead log."""
+        """All changes inside reach the disk together, or none does."""
         self.require_own_file()
         with errors_named(self.path):
             self._db.execute("BEGIN IMMEDIATE")
@@ -181,8 +183,13 @@ class Store(StoreReader):
                     self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
-            if self._closed_some:
+
+    def empty_log(self) -> None:
+        """Move outcomes out of the write-ahead log, every half second at most: it costs two waits for the disk."""
+        if self._closed_some and time.monotonic() >= self._empty_log_at:
+            with errors_named(self.path):
                 self._closed_some = not empty_log(self._db)
+            self._empty_log_at = time.monotonic() + _EMPTY_LOG_EVERY
 
     def require_own_file(self) -> None:
         """That the path still leads to the file that was opened: SQLite would write on into a deleted one."""
