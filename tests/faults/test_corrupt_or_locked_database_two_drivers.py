@@ -180,9 +180,10 @@ def test_finished_runs_are_not_in_the_write_ahead_log(rankwise):
     rankwise.write_sweep(*["instant"] * 6, "hang")
     driver = rankwise.start()
     rankwise.wait_until(lambda: sum(row.status == "done" for row in rankwise.rows()) == 6)
+    log = rankwise.store / "runs.db-wal"
+    rankwise.wait_until(lambda: log.stat().st_size == 0, seconds=30)
     driver.send_signal(signal.SIGKILL)
     driver.communicate()
-    log = rankwise.store / "runs.db-wal"
     good = log.read_bytes() if log.exists() else b""
     places = random.Random(0)
     for place in [0, *(places.randrange(max(1, len(good))) for _ in range(40))] if good else []:

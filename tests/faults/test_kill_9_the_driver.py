@@ -32,7 +32,15 @@ def kill_after(rankwise, living_workers, seconds):
     return at_work
 
 
-def finish_and_check(rankwise, count, kills):
+def unbegun(rankwise):
+    """By run: attempts that were noted and that a kill kept from beginning. Never negative: the note comes first."""
+    gaps = {row.run_id: row.attempts - len(rankwise.calls(row.run_id)) for row in rankwise.rows()}
+    assert min(gaps.values(), default=0) >= 0, "a run was begun that nobody had noted"
+    return gaps
+
+
+def finish_and_check(rankwise, count):
+    gaps = unbegun(rankwise)
     finished = {row.run_id: rankwise.calls(row.run_id) for row in rankwise.rows() if row.status == "done"}
     results = {row.run_id: row.result for row in rankwise.rows() if row.status == "done"}
     code, _, err = rankwise.run()
@@ -44,19 +52,23 @@ def finish_and_check(rankwise, count, kills):
     for run_id, calls in finished.items():
         assert rankwise.calls(run_id) == calls, "a finished run was trained again"
     assert {row.run_id: row.result for row in rows if row.run_id in results} == results
-    # A kill between the hand-over of a run and the note of it, or between the note and the run's first line, leaves the
-    # two counts one apart: at most once for each of the two workers.
-    apart = sum(abs(row.attempts - len(rankwise.calls(row.run_id))) for row in rows)
-    assert apart <= 2 * kills
+    assert {run_id: gap for run_id, gap in unbegun(rankwise).items() if gap} == {
+        run_id: gap for run_id, gap in gaps.items() if gap
+    }, "every attempt is a call, but for those that a kill came before"
 
 
 def test_kill_9_the_driver(rankwise, living_workers):
     """Killed four times in a row at random instants, then left alone."""
     rankwise.write_sweep(*[("slow", "0.004")] * 24)
     instants = random.Random(0)
-    killed_at_work = [kill_after(rankwise, living_workers, instants.uniform(0.3, 1.2)) for _ in range(4)]
+    killed_at_work, before = [], 0
+    for _ in range(4):
+        killed_at_work.append(kill_after(rankwise, living_workers, instants.uniform(0.3, 1.2)))
+        apart = sum(unbegun(rankwise).values())
+        assert apart <= before + 2, "a kill comes before at most one beginning of each of the two workers"
+        before = apart
     assert any(killed_at_work)
-    finish_and_check(rankwise, 24, kills=4)
+    finish_and_check(rankwise, 24)
 
 
 def test_kill_9_the_driver_of_real_training(rankwise, living_workers):
@@ -127,7 +139,7 @@ def test_kill_9_the_driver_of_real_training_at_20_random_times(rankwise, living_
 def test_kill_9_the_driver_at_20_random_times(rankwise, living_workers, trial):
     rankwise.write_sweep(*[("slow", "0.004")] * 24)
     kill_after(rankwise, living_workers, random.Random(trial).uniform(0.05, 2.0))
-    finish_and_check(rankwise, 24, kills=1)
+    finish_and_check(rankwise, 24)
 
 
 def test_workers_leave_when_the_driver_dies_even_if_they_are_deaf(rankwise, living_workers):

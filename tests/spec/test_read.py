@@ -223,9 +223,9 @@ class TestFiles:
             read_spec(RunSpec, path)
 
     def test_that_are_not_there_or_not_text(self, tmp_path):
-        with pytest.raises(SpecError, match=r"none\.toml: expected a readable file, got: No such file"):
+        with pytest.raises(SpecError, match=r"none\.toml: expected a spec, got no such file"):
             read_spec(RunSpec, tmp_path / "none.toml")
-        with pytest.raises(SpecError, match="Is a directory"):
+        with pytest.raises(SpecError, match="not a regular file"):
             read_spec(RunSpec, tmp_path)
         (tmp_path / "a.toml").write_bytes(b"seed = \xff")
         with pytest.raises(SpecError, match="expected UTF-8 text, got other bytes at position 7"):

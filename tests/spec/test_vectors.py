@@ -38,7 +38,7 @@ def test_it_survives_toml_and_plain_values():
 def test_the_hash_is_that_of_the_bytes(tmp_path):
     (tmp_path / "v.npy").write_bytes(b"some bytes")
     assert VectorFile.of(tmp_path / "v.npy").sha256 == hashlib.sha256(b"some bytes").hexdigest()
-    with pytest.raises(InvalidInputError, match=r"none.npy: expected a readable file of vectors, got: No such file"):
+    with pytest.raises(InvalidInputError, match=r"none.npy: expected a readable file of vectors, got no such file"):
         VectorFile.of(tmp_path / "none.npy")
 
 

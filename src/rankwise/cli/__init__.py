@@ -7,6 +7,7 @@ Command modules import heavy rooms inside their function, so that ``rankwise --h
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Parse ``argv`` (default: the process's arguments), run the command, return the exit code."""
     given = sys.argv[1:] if argv is None else list(argv)
     _replace_closed_streams()
+    _print_any_name()
     try:
         code = _run(given)
         sys.stdout.flush()
@@ -31,6 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("rankwise: interrupted", file=sys.stderr)
         return 130
+    except (MemoryError, RecursionError) as error:
+        what = "memory" if isinstance(error, MemoryError) else "nesting"
+        print(f"rankwise: expected input of a size that this machine can hold, got too much {what}", file=sys.stderr)
+        return 2
     except BrokenPipeError:
         _discard_stdout()  # the reader (`| head`) has what it wants
         return 0
@@ -65,6 +71,13 @@ def _replace_closed_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+
+
+def _print_any_name() -> None:
+    """Names of files need not be UTF-8, and a terminal's encoding need not have every letter."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _discard_stdout() -> None:

@@ -14,6 +14,7 @@ from rankwise.cli.output import console, print_json, require_target
 from rankwise.cli.progress import shown_progress
 from rankwise.cli.sanity_lines import print_sanity
 from rankwise.errors import InvalidInputError, require_int
+from rankwise.foreign_file import plain_name
 from rankwise.need.document import NeedSource
 
 if TYPE_CHECKING:
@@ -140,12 +141,12 @@ def _of_vectors(
             read = partial(report, f"reading {query_file.name}")
             asking = read_vectors(query_file, query_tensor, seed=settings.seed, progress=read)
         rows = None if asking is None else asking.rows
-        measured = measure_need(keys.rows, rows, settings=settings, name=path.name, progress=report)
+        measured = measure_need(keys.rows, rows, settings=settings, name=plain_name(path.name), progress=report)
     return [measured], NeedSource(
         kind="vectors",
-        keys=Path(keys.name).name,
+        keys=plain_name(Path(keys.name).name),
         keys_in_file=keys.total,
-        queries=None if asking is None else Path(asking.name).name,
+        queries=None if asking is None else plain_name(Path(asking.name).name),
         queries_in_file=None if asking is None else asking.total,
     )
 
@@ -173,7 +174,7 @@ def _of_model(
         found = measure_model_need(running, read.tokens, settings=settings, blocks=layers or None, progress=report)
     source = NeedSource(
         kind="attention inputs",
-        model=model.resolve().name,
+        model=plain_name(model.resolve().name),
         text=read.sources,
         texts=read.tokens.shape[0],
         tokens_each=read.tokens.shape[1],

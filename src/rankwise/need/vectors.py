@@ -16,10 +16,11 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from jaxtyping import Float
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from rankwise.errors import InvalidInputError, nearest_name
+from rankwise.foreign_file import open_regular
 from rankwise.models.files.safetensors_file import SafetensorsFile
 from rankwise.tasks.npy_file import map_npy
 
@@ -54,10 +55,7 @@ class _Matrix(Protocol):
 
 def read_vectors(path: Path, tensor: str | None = None, *, seed: int = 0, progress: Progress | None = None) -> Vectors:
     """The vectors in ``path``; ``tensor`` names one in a safetensors file that holds several."""
-    if not path.exists():
-        raise InvalidInputError(f"{path}: expected a .npy or .safetensors file, got no such file")
-    if not path.is_file():
-        raise InvalidInputError(f"{path}: expected a .npy or .safetensors file, got something that is not a file")
+    open_regular(path, "a .npy or .safetensors file").close()
     try:
         if path.suffix == ".npy":
             if tensor is not None:
@@ -105,7 +103,10 @@ class _SafetensorsMatrix:
             raise InvalidInputError(f"{path}: {name!r}: expected one of {', '.join(_TORCH_FLOATS)}, got {info.dtype}")
         _require_matrix(f"{path}: {name!r}", info.shape)
         self.shape = info.shape
-        self._rows: Any = safe_open(path, framework="pt").get_slice(name)
+        try:
+            self._rows: Any = safe_open(path, framework="pt").get_slice(name)
+        except SafetensorError as error:
+            raise InvalidInputError(f"{path}: {name!r}: expected a tensor that can be read, got: {error}") from None
 
     def read(self, start: int, stop: int) -> Tensor:
         rows: Tensor = self._rows[start:stop]

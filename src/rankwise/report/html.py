@@ -47,7 +47,7 @@ class PageContent:
 
 def write_page(content: PageContent, path: Path) -> Path:
     """The page as a file, in one piece."""
-    return write_whole(path, build_page(content).encode())
+    return write_whole(path, build_page(content).encode(errors="replace"))
 
 
 def require_page() -> None:

@@ -7,13 +7,14 @@ import tomllib
 from pathlib import Path
 from typing import TypeVar
 
-from rankwise.errors import SpecError
+from rankwise.errors import InvalidInputError, SpecError
+from rankwise.foreign_file import read_regular
 from rankwise.spec import strict_json
 from rankwise.spec.fields import build, join, shorten
 
 T = TypeVar("T")
 
-MAX_BYTES = 2_000_000
+MAX_BYTES = 2 * 2**20
 
 # A key of more than 16 parts. No spec nests that deep, and tomllib needs quadratic time for long dotted keys.
 _ENDLESS_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
@@ -54,12 +55,9 @@ def parse_json(cls: type[T], text: str) -> T:
 
 def _read_text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise SpecError(f"{path}: expected a readable file, got: {error.strerror}") from None
-    if len(content) > MAX_BYTES:
-        raise SpecError(f"{path}: expected a spec of at most {MAX_BYTES / 1e6:g} MB, got more")
+        content = read_regular(path, "a spec", limit=MAX_BYTES)
+    except InvalidInputError as error:
+        raise SpecError(str(error)) from None
     try:
         return content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from rankwise.errors import InvalidInputError, SpecError
+from rankwise.foreign_file import read_regular
 from rankwise.spec.fields import join, shorten
 
 MAX_BYTES = 8 * 2**20
@@ -16,18 +18,7 @@ MAX_BYTES = 8 * 2**20
 
 def read_json_object(path: Path, limit: int = MAX_BYTES) -> dict[str, Any]:
     """The JSON object in the regular file ``path`` of at most ``limit`` bytes."""
-    try:
-        if not path.exists():
-            raise InvalidInputError(f"{path}: expected a JSON file, got no such file")
-        if not path.is_file():  # a pipe would block, a device would never end
-            raise InvalidInputError(f"{path}: expected a JSON file, got something that is not a regular file")
-        with path.open("rb") as file:
-            # no more than there is: a read reserves what it asks for
-            content = file.read(min(limit, os.fstat(file.fileno()).st_size) + 1)
-    except OSError as error:
-        raise InvalidInputError(f"{path}: expected a readable file, got: {error.strerror}") from None
-    if len(content) > limit:
-        raise InvalidInputError(f"{path}: expected at most {limit // 2**20} MB of JSON, got a larger file")
+    content = read_regular(path, "a JSON file", limit=limit)
     return parse_json_object(content, where=str(path))
 
 
@@ -53,8 +44,21 @@ def parse_strictly(text: str, *, infinite: bool = False) -> Any:
             return float(name)
         raise SpecError(f"the file: expected finite numbers, got {name}")
 
+    doubled = False
+
+    def table(pairs: list[tuple[str, Any]]) -> Any:
+        nonlocal doubled
+        found = dict(pairs)
+        if len(found) == len(pairs):
+            return found
+        doubled = True
+        return _Doubled(pairs)
+
     try:
-        return _without_duplicates(json.loads(text, object_pairs_hook=_Pairs, parse_constant=constant), "")
+        read = json.loads(text, object_pairs_hook=table, parse_constant=constant)
+        if doubled:
+            raise SpecError(f"{_path_of_doubled(read, [])}: duplicate key")
+        return read
     except json.JSONDecodeError as error:
         raise SpecError(f"line {error.lineno}, column {error.colno}: expected strict JSON: {error.msg}") from None
     except SpecError:
@@ -63,19 +67,22 @@ def parse_strictly(text: str, *, infinite: bool = False) -> Any:
         raise SpecError(f"the file: expected JSON of sensible size, got {shorten(str(error))}") from None
 
 
-class _Pairs(list[tuple[str, Any]]):
-    """A JSON object before its keys are known to be distinct."""
+class _Doubled(list[tuple[str, Any]]):
+    """A JSON object with a key that stands there twice."""
 
 
-def _without_duplicates(value: Any, path: str) -> Any:
-    if isinstance(value, _Pairs):
-        table: dict[str, Any] = {}
-        for key, inner in value:
-            here = join(path, shorten(key))
-            if key in table:
-                raise SpecError(f"{here}: duplicate key")
-            table[key] = _without_duplicates(inner, here)
-        return table
-    if isinstance(value, list):
-        return [_without_duplicates(inner, f"{path}[{index}]") for index, inner in enumerate(value)]
-    return value
+def _path_of_doubled(value: dict[str, Any] | list[Any], path: list[str]) -> str | None:
+    """Where the first doubled key is; parts are joined once, so that depth does not multiply the work."""
+    if isinstance(value, _Doubled):
+        counted = Counter(key for key, _ in value)
+        doubled = next(key for key, _ in value if counted[key] > 1)
+        return join("".join(path).removeprefix("."), shorten(doubled))
+    inner: Iterable[tuple[str | int, Any]] = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in inner:
+        if isinstance(item, dict | list):
+            path.append(f".{shorten(key)}" if isinstance(key, str) else f"[{key}]")
+            found = _path_of_doubled(item, path)
+            if found is not None:
+                return found
+            path.pop()
+    return None

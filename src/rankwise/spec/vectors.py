@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankwise.errors import InvalidInputError, require_sha256
+from rankwise.foreign_file import open_regular
 from rankwise.spec.fields import settle
 
 
@@ -36,8 +37,5 @@ class VectorFile:
 
 def content_sha256(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal digits."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise InvalidInputError(f"{path}: expected a readable file of vectors, got: {error.strerror}") from None
+    with open_regular(path, "a readable file of vectors") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -49,6 +49,8 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
     with errors_named(path):
         if not path.exists():
             _create(path)
+        if not path.is_file():
+            raise CorruptStoreError(f"{path}: expected the store's database, got something that is not a regular file")
         connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
         with _closed_on_error(connection):
             connection.execute("PRAGMA synchronous = FULL")  # a finished run survives a power cut

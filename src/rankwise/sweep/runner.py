@@ -108,6 +108,7 @@ class _Driver:
                     for event in events:
                         self._apply(event)
                     self._save_progress()
+            self.store.empty_log()
             self.watcher.update(self.tally)
 
     def _submit(self) -> None:

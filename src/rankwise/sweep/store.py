@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, get_args
 
 from rankwise.errors import CorruptStoreError, InvalidInputError, StorageError
@@ -27,7 +28,18 @@ FAILURES: tuple[Status, ...] = ("failed", "diverged", "timeout", "oom")
 # A run that diverged would diverge again; the others may have met a bug since fixed, or a limit since raised.
 WORTH_RETRYING: tuple[Status, ...] = ("failed", "timeout", "oom")
 OUTCOMES: tuple[Status, ...] = ("done", *FAILURES)
+_EMPTY_LOG_EVERY = 0.5
 _DIGESTED = ("run_id", "spec", "status", "result", "reason")
+
+
+_TEXT, _TABLE, _TIME = ((str, NoneType), "a text"), ((dict, NoneType), "a table"), ((int, float, NoneType), "a time")
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "run_id": ((str,), "a text"), "spec": ((dict,), "a table"), "attempts": ((int,), "a whole number"),
+    "losses": ((int,), "a whole number"), "result": _TABLE, "reason": _TEXT, "traceback": _TEXT, "started": _TIME,
+    "finished": _TIME, "seconds": ((int, float), "a number"), "progress": _TABLE, "versions": _TABLE,
+    "machine": _TABLE, "checkpoint": _TEXT, "checkpoint_sha256": _TEXT,
+}  # fmt: skip
+"""SQLite keeps whatever is written, whatever a column is declared to be."""
 
 
 def is_to_do(status: Status | None, *, retry: bool) -> bool:
@@ -122,6 +134,11 @@ class StoreReader:
         del values["digest"]
         for name in ("spec", "result", "progress", "versions", "machine"):
             values[name] = None if values[name] is None else self._parsed(name, values)
+        for name, (kinds, wanted) in _KINDS.items():
+            if not isinstance(values[name], kinds):
+                raise CorruptStoreError(
+                    f"{self.path}: {name} of run {values['run_id']!r:.80}: expected {wanted}, got {values[name]!r:.80}"
+                )
         return Row(**values)
 
     def _check_digest(self, values: Mapping[str, Any]) -> None:
@@ -134,7 +151,7 @@ class StoreReader:
     def _parsed(self, name: str, values: Mapping[str, Any]) -> Any:
         try:
             return json.loads(values[name])
-        except ValueError:
+        except (ValueError, TypeError, RecursionError):
             raise CorruptStoreError(f"{self.path}: {name} of run {values['run_id']!r} is not JSON any more") from None
 
     def _check_statuses(self, found: Iterable[str]) -> None:
@@ -151,10 +168,11 @@ class Store(StoreReader):
         opened = self.path.stat()
         self._file = (opened.st_dev, opened.st_ino)
         self._closed_some = False
+        self._empty_log_at = 0.0
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All changes inside reach the disk together, or none does; outcomes also leave the write-ahead log."""
+        """All changes inside reach the disk together, or none does."""
         self.require_own_file()
         with errors_named(self.path):
             self._db.execute("BEGIN IMMEDIATE")
@@ -165,8 +183,13 @@ class Store(StoreReader):
                     self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
-            if self._closed_some:
+
+    def empty_log(self) -> None:
+        """Move outcomes out of the write-ahead log, every half second at most: it costs two waits for the disk."""
+        if self._closed_some and time.monotonic() >= self._empty_log_at:
+            with errors_named(self.path):
                 self._closed_some = not empty_log(self._db)
+            self._empty_log_at = time.monotonic() + _EMPTY_LOG_EVERY
 
     def require_own_file(self) -> None:
         """That the path still leads to the file that was opened: SQLite would write on into a deleted one."""
@@ -275,6 +298,8 @@ def open_store(directory: Path) -> Iterator[Store]:
 def read_store(directory: Path) -> StoreReader:
     """The store in ``directory`` for reading."""
     path = database(directory)
+    if path.exists() and not path.is_file():
+        raise CorruptStoreError(f"{path}: expected the store's database, got something that is not a regular file")
     if not path.exists():
         raise InvalidInputError(
             f"{directory}: expected a store, got no {path.name} in it; name another with --store, "

@@ -8,9 +8,14 @@ import sysconfig
 import zlib
 from dataclasses import dataclass
 from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 
 from rankwise.errors import InvalidInputError
+from rankwise.foreign_file import read_regular
+
+_MAX_BYTES = 2**30
+"""A corpus or a set of images is held in memory."""
 
 # Not the library itself, or different on every machine.
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "__pycache__"}
@@ -29,18 +34,19 @@ class Corpus:
 
 def read_bytes(path: Path, what: str) -> bytes:
     """The bytes of a file that exists and is not empty; ``.gz`` is unpacked."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InvalidInputError(f"{path}: expected {what}, got: {error.strerror}") from None
+    content = read_regular(path, what, limit=_MAX_BYTES)
     if not content:
         raise InvalidInputError(f"{path}: expected {what}, got an empty file")
     if path.suffix != ".gz":
         return content
     try:
-        return gzip.decompress(content)
+        with gzip.GzipFile(fileobj=BytesIO(content)) as packed:
+            unpacked = packed.read(_MAX_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InvalidInputError(f"{path}: expected {what} packed by gzip, got: {error}") from None
+    if len(unpacked) > _MAX_BYTES:
+        raise InvalidInputError(f"{path}: expected {what} of at most {_MAX_BYTES // 2**30} GB unpacked, got more")
+    return unpacked
 
 
 def read_corpus(path: str | None = None) -> Corpus:

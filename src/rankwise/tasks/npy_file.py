@@ -12,11 +12,15 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from rankwise.errors import InvalidInputError
+from rankwise.foreign_file import open_regular
+
+_MOST_DIMENSIONS = 32
+"""numpy itself has 32 or 64, by its version."""
 
 
 def map_npy(path: Path) -> NDArray[Any]:
-    """The array as a read-only view of the file, of whatever numbers it holds; raises OSError as ``open`` does."""
-    with path.open("rb") as file:
+    """The array as a read-only view of the file, of whatever numbers it holds."""
+    with open_regular(path, "a .npy file of numbers") as file:
         shape, fortran, dtype = _header(path, file)
         offset, size = file.tell(), path.stat().st_size
     if dtype.hasobject:
@@ -31,8 +35,12 @@ def map_npy(path: Path) -> NDArray[Any]:
             f"{path}: the header says {list(shape)} of {dtype}, {expected:,} bytes, but {size - offset:,} follow; "
             f"the file is damaged or cut short"
         )
+    if len(shape) > _MOST_DIMENSIONS:
+        raise InvalidInputError(
+            f"{path}: expected an array of at most {_MOST_DIMENSIONS} dimensions, got one of {len(shape)}"
+        )
     if not expected:  # nothing can be mapped
-        return np.empty(shape, dtype)
+        return np.empty(tuple(min(size, 1) for size in shape), dtype)  # as empty, whatever the other sizes claim
     return np.memmap(path, dtype, "r", offset, shape, "F" if fortran else "C")
 
 

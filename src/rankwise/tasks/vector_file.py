@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from rankwise.errors import InvalidInputError, ShapeError
+from rankwise.foreign_file import open_regular
 from rankwise.spec.vectors import VectorFile, content_sha256
 from rankwise.tasks.npy_file import map_npy
 
@@ -54,16 +55,14 @@ def read_matrix(path: Path, tensor: str | None = None) -> Float[Tensor, "M D"]:
 
 
 def _read_npy(path: Path) -> Tensor:
-    try:
-        array = map_npy(path)
-    except OSError as error:
-        raise InvalidInputError(f"{path}: expected a readable file of vectors, got: {error.strerror}") from None
+    array = map_npy(path)
     if array.dtype.kind not in "fiu":
         raise InvalidInputError(f"{path}: expected real numbers, got {array.dtype}")
     return torch.from_numpy(np.array(array, dtype=np.float64 if array.dtype == np.float64 else np.float32))
 
 
 def _read_safetensors(path: Path, tensor: str | None) -> Tensor:
+    open_regular(path, "a safetensors file").close()
     try:
         with safe_open(path, framework="pt") as file:
             shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 (not a dictionary)

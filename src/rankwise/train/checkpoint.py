@@ -69,7 +69,7 @@ def find_checkpoint(directory: Path, run_id: str) -> Saved | None:
     """The latest checkpoint of ``run_id`` whose bytes are what was written; damaged ones are logged and passed over."""
     found = [(int(match[1]), match[2], path) for path in directory.glob("*") if (match := _NAME.fullmatch(path.name))]
     for _, sha256, path in sorted(found, reverse=True):
-        if hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
             _log.warning("%s: damaged, its SHA-256 is not the one in its name; not used", path)
             continue
         state = _parsed(path, run_id)

@@ -180,3 +180,14 @@ def test_storage_counts_the_types(saved, tmp_path):
     assert source.storage() == {"F32": len(tensors) - 1, "F16": 1}
     assert source.storage([NAME]) == {"F16": 1}
     assert json.dumps(source.storage())
+
+
+def test_an_index_and_a_single_file_of_other_weights_are_two_models(tmp_path):
+    save_file({"w": torch.ones(2, 2)}, tmp_path / "model-00001-of-00001.safetensors")
+    index = {"weight_map": {"w": "model-00001-of-00001.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    (tmp_path / "config.json").write_text("{}")
+    assert open_model(tmp_path).has("w")
+    save_file({"w": torch.zeros(2, 2)}, tmp_path / "model.safetensors")
+    with pytest.raises(InvalidInputError, match="expected one source of weights"):
+        open_model(tmp_path)

@@ -18,8 +18,18 @@ from processes import family, listening, parent_of, wait_until_gone
 from rankwise.errors import EngineError, InvalidInputError, MissingExtraError
 from rankwise.spec import plain
 from rankwise.sweep.engines import ray as ray_engine
-from rankwise.sweep.engines.engine import CLOSING, TRAIN, Checkpointed, Finished, Job, Lost, Returned, Started
-from rankwise.sweep.engines.ray import RayEngine
+from rankwise.sweep.engines.engine import (
+    CLOSING,
+    TRAIN,
+    Checkpointed,
+    Failed,
+    Finished,
+    Job,
+    Lost,
+    Returned,
+    Started,
+)
+from rankwise.sweep.engines.ray import RayEngine, _Task
 from rankwise.sweep.engines.where import Where
 from ray_fixtures import worker_path
 from spec_examples import small_run
@@ -213,7 +223,7 @@ def test_choices_that_cannot_be_meant(tmp_path, choice, complaint):
 _OWN_RAY = """
 import json, sys
 from pathlib import Path
-from rankwise.sweep.engines.ray import RayEngine
+from rankwise.sweep.engines.ray import RayEngine, _Task
 from rankwise.sweep.engines.engine import Job, Finished
 engine = RayEngine(Path(sys.argv[1]), entry="fake_runs:entry", workers=1)
 engine.submit(Job(run_id="a", spec={"tags": [], "seed": 1, "optim": {"steps": 3}}, checkpoint_dir=Path(sys.argv[1])))
@@ -253,3 +263,20 @@ def test_jobs_are_plain_json():
     fields = {field.name for field in dataclasses.fields(Job)}
     assert fields == {"run_id", "spec", "checkpoint_dir", "time_limit"}
     assert json.loads(json.dumps(plain(small_run()))) == plain(small_run())
+
+
+@pytest.mark.parametrize(
+    "message", [None, b"null", b"[]", b"{", b'{"events": [{"event": "Exec"}]}', b"\xff", b"[" * 5000,
+                b'{"events": [{"event": "Returned", "run_id": "another", "seconds": 1}], "files": []}'],
+)  # fmt: skip
+def test_a_malformed_message_is_that_runs_failure(tmp_path, message):
+    engine = RayEngine(tmp_path / "logs")
+    engine._ray = SimpleNamespace(get=lambda value: value, cancel=lambda *_, **__: None)
+    stream = iter([message])
+    own = job(tmp_path)
+    engine._tasks[stream] = _Task(own, stream)
+    engine._hear(engine._tasks[stream])
+    (event,) = engine._events
+    assert (type(event), event.run_id, event.status) == (Failed, own.run_id, "failed")
+    assert "got a message that is none" in event.reason
+    assert not engine._tasks

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from rankwise.errors import InvalidInputError, MissingExtraError
+from rankwise.foreign_file import open_regular
 from rankwise.models.files.tensor_file import MAX_ELEMENTS, RealArray, TensorInfo, require_plain_name
 
 _SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
@@ -31,12 +32,9 @@ class GgufFile:
         except ImportError:
             raise MissingExtraError("gguf", "reading GGUF files") from None
         self.path = path
-        try:
-            with path.open("rb") as file:
-                reader = _Reader(file, path)
-                self.config, entries, data_start = reader.header()
-        except OSError as error:
-            raise InvalidInputError(f"{path}: expected a readable file, got: {error.strerror}") from None
+        with open_regular(path, "a GGUF file") as file:
+            reader = _Reader(file, path)
+            self.config, entries, data_start = reader.header()
         size = path.stat().st_size
         self.tensors: dict[str, TensorInfo] = {}
         self._spans: dict[str, tuple[int, int]] = {}

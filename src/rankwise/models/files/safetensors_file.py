@@ -13,6 +13,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from rankwise.errors import InvalidInputError
+from rankwise.foreign_file import open_regular
 from rankwise.models.files.tensor_file import MAX_ELEMENTS, RealArray, TensorInfo, require_plain_name
 from rankwise.spec.strict_json import parse_json_object
 
@@ -30,11 +31,8 @@ _CONVERT = (
 
 def refuse_pickle(path: Path) -> None:
     """Complain, with the way out, if the file is a pickle by its name or by its first bytes."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(4)
-    except OSError as error:
-        raise InvalidInputError(f"{path}: expected a readable file, got: {error.strerror}") from None
+    with open_regular(path, "a safetensors file") as file:
+        start = file.read(4)
     if start.startswith(_PICKLE_STARTS):
         raise InvalidInputError(f"{path}: expected safetensors, got a pickle: {_CONVERT}")
     if path.suffix != ".safetensors":

@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 
 from rankwise.errors import InvalidInputError, MissingExtraError, nearest_name, require_int
+from rankwise.foreign_file import plain_name
 from rankwise.models.files.safetensors_file import SafetensorsFile, refuse_pickle
 from rankwise.models.files.tensor_file import RealArray, TensorFile, TensorInfo
 from rankwise.spec.strict_json import read_json_object
 
 INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
 _MAX_INDEX_BYTES = 64 * 2**20
 """Seven times the index of DeepSeek-V3, which names 91,991 tensors in 8.9 MB."""
 _SCALES = ("_scale_inv", "_scale")
@@ -48,8 +50,8 @@ class ModelSource:
         """A short name for people: the folder's or the file's, the hub's for what came from there."""
         path = self.path.absolute()
         if path.parent.name == "snapshots":
-            return path.parents[1].name.removeprefix("models--").replace("--", "/")
-        return path.name
+            return plain_name(path.parents[1].name.removeprefix("models--").replace("--", "/"))
+        return plain_name(path.name)
 
     @property
     def tensors(self) -> dict[str, TensorInfo]:
@@ -183,8 +185,8 @@ def _source(
 def _folder_files(folder: Path) -> dict[TensorFile, set[str] | None]:
     if (folder / INDEX).exists():
         return _sharded(folder)
-    if (folder / "model.safetensors").exists():
-        return {SafetensorsFile(folder / "model.safetensors"): None}
+    if (folder / SINGLE).exists():
+        return {SafetensorsFile(folder / SINGLE): None}
     found = sorted(folder.glob("*.safetensors"))
     if len(found) == 1:
         return {SafetensorsFile(found[0]): None}
@@ -217,6 +219,11 @@ def _sharded(folder: Path) -> dict[TensorFile, set[str] | None]:
                 f"{index}: weight_map: expected the name of a .safetensors file in the same folder, got {shard!r:.100}"
             )
         shards.setdefault(shard, set()).add(tensor)
+    if SINGLE not in shards and (folder / SINGLE).exists():  # transformers would run the one and we audit the other
+        raise InvalidInputError(
+            f"{folder}: expected one source of weights, got {SINGLE} and the other files that {INDEX} names; move the "
+            f"one that is not meant out of the folder"
+        )
     files: dict[TensorFile, set[str] | None] = {}
     for shard, tensors in sorted(shards.items()):
         file = SafetensorsFile(folder / shard)

@@ -51,6 +51,7 @@ def read_rope(
 
     ``dims`` overrides how many coordinates turn (MLA); otherwise the configuration's partial factor says it.
     """
+    config = {key: value for key, value in config.items() if value is not None}  # null says nothing
     stated = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if isinstance(stated, Mapping) and kind is not None and kind in stated:
         stated = stated[kind] or {}

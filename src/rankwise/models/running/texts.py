@@ -20,6 +20,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from rankwise.errors import InvalidInputError, require_int
+from rankwise.foreign_file import plain_name, read_regular
 from rankwise.models.running.tokenizer import special_ends
 from rankwise.tasks.npy_file import map_npy
 
@@ -73,7 +74,7 @@ def text_sequences(
     used = sum(read[at][1] for _, at in taken)
     return Pieces(
         tokens=torch.tensor([queues[at][turn] for turn, at in taken], dtype=torch.int64),
-        sources=tuple(file.name for file in files),
+        sources=tuple(plain_name(file.name) for file in files),
         used=min(1.0, used / sum(characters for _, _, characters in read)),
     )
 
@@ -100,7 +101,7 @@ def token_sequences(file: Path, *, vocabulary: int, length: int | None = None, l
             f"{int(ids.max())}"
         )
     tokens = torch.from_numpy(ids[:limit].astype(np.int64))
-    return Pieces(tokens=tokens, sources=(file.name,), used=tokens.numel() / given)
+    return Pieces(tokens=tokens, sources=(plain_name(file.name),), used=tokens.numel() / given)
 
 
 def _pieces(file: Path, tokenizer: Any, length: int, limit: int | None) -> tuple[list[list[int]], float, int]:
@@ -147,15 +148,7 @@ def _end_of_portion(text: str, start: int) -> int:
 
 
 def _read_text(file: Path) -> str:
-    try:
-        if not file.is_file():
-            raise InvalidInputError(f"{file}: expected a text file, got no such file")
-        with file.open("rb") as opened:
-            content = opened.read(_MAX_TEXT_BYTES + 1)
-    except OSError as error:
-        raise InvalidInputError(f"{file}: expected a readable file, got: {error.strerror}") from None
-    if len(content) > _MAX_TEXT_BYTES:
-        raise InvalidInputError(f"{file}: expected at most {_MAX_TEXT_BYTES // 2**20} MB of text, got a larger file")
+    content = read_regular(file, "a text file", limit=_MAX_TEXT_BYTES)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -164,10 +157,7 @@ def _read_text(file: Path) -> str:
 
 def _read_ids(file: Path) -> np.ndarray[Any, np.dtype[np.integer[Any]]]:
     if file.suffix == ".npy":
-        try:
-            ids = map_npy(file)
-        except OSError as error:
-            raise InvalidInputError(f"{file}: expected a .npy array of integers, got: {error.strerror}") from None
+        ids = map_npy(file)
     else:
         rows = _parsed_rows(file)
         if any(isinstance(row, list) and len(row) != len(rows[0]) for row in rows if isinstance(rows[0], list)):

@@ -2,6 +2,9 @@
 
 The driver submits at most ``slots`` jobs at a time and asks for events in a loop. An engine promises:
 
+- a job begins only after its ``Started`` was told and events were asked for again, when the driver has noted it: what
+  the store counts as attempts is never less than what workers have begun (on Ray a job begins when a worker takes it,
+  and the driver hears of it then);
 - every submitted job gets exactly one closing event (``Finished``, ``Failed``, ``Blocked``, ``Returned``, ``Lost``),
   also after ``stop``, whatever happens to the processes that run it;
 - a job runs in a process of its own time: its crash, hang or appetite for memory closes that job and no other;
@@ -35,7 +38,7 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Started:
-    """A worker has taken the job; ``versions`` and ``machine`` say which software and hardware it is."""
+    """A worker is about to begin the job; ``versions`` and ``machine`` say which software and hardware it is."""
 
     run_id: str
     versions: Mapping[str, str]

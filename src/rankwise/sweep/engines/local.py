@@ -52,6 +52,8 @@ class _Worker:
     """Its versions and machine; None until it is ready."""
     job: Job | None = None
     """None between jobs."""
+    handed_over: bool = False
+    """Whether the process has been sent its job."""
     began: float = 0.0
     """When the job began. This and the deadlines are times of ``time.monotonic``, in seconds."""
     log_start: int = 0
@@ -115,6 +117,7 @@ class LocalEngine:
         self._waiting: deque[Job] = deque()
         self._selector = selectors.DefaultSelector()
         self._events: list[Event] = []
+        self._told: set[str] = set()  # runs whose Started the driver has, and that no worker has yet
         self._stopping = False
         self._stillborn = 0
         self._used_seats: set[int] = set()
@@ -132,16 +135,25 @@ class LocalEngine:
         self._assign()
 
     def events(self, timeout: float) -> list[Event]:
-        """What happened since the last call; waits up to ``timeout`` seconds if nothing did."""
+        """What happened since the last call, which the driver has noted; waits up to ``timeout`` seconds for more."""
+        self._hand_over()
         self._wait(0.0 if self._events else timeout)
         self._keep_deadlines()
         self._assign()
         events, self._events = self._events, []
+        self._told.update(event.run_id for event in events if isinstance(event, Started))
         return events
 
     def stop(self) -> None:
         """Give back what has not started; ask the rest to checkpoint and stop, and kill it after the grace period."""
         self._stopping = True
+        self._hand_over()  # what was noted begins, and stops at its first look
+        for worker in self._workers.values():
+            if worker.job is not None and not worker.handed_over:
+                self._waiting.append(worker.job)
+                worker.job = None
+        unstarted = {job.run_id for job in self._waiting}
+        self._events = [event for event in self._events if event.run_id not in unstarted]
         self._events += [Returned(run_id=job.run_id, seconds=0.0) for job in self._waiting]
         self._waiting.clear()
         for worker in self._workers.values():
@@ -158,7 +170,7 @@ class LocalEngine:
 
     def _wait(self, timeout: float) -> None:
         now = time.monotonic()
-        deadlines = [min(w.soft_deadline, w.hard_deadline) for w in self._workers.values() if w.job is not None]
+        deadlines = [min(w.soft_deadline, w.hard_deadline) for w in self._workers.values() if w.handed_over]
         until = min([now + timeout, *deadlines])
         for key, _ in self._selector.select(max(0.0, until - now)):
             self._receive(key.data)
@@ -169,7 +181,7 @@ class LocalEngine:
             if not self._waiting:
                 return
             if worker.free:
-                self._begin(worker, self._waiting.popleft())
+                self._announce(worker, self._waiting.popleft())
         starting = sum(worker.hello is None for worker in self._workers.values())
         for seat in range(self._size):
             if starting >= len(self._waiting):
@@ -202,21 +214,32 @@ class LocalEngine:
         self._workers[seat] = _Worker(process, log)
         self._selector.register(process.stdout, selectors.EVENT_READ, seat)
 
+    def _announce(self, worker: _Worker, job: Job) -> None:
+        """Give the job to ``worker``, which gets it when the driver knows."""
+        assert worker.hello is not None
+        worker.job, worker.handed_over = job, False
+        if job.run_id not in self._told:  # another worker may have died with it in its hands, before it began
+            self._events.append(
+                Started(run_id=job.run_id, versions=worker.hello["versions"], machine=worker.hello["machine"])
+            )
+
+    def _hand_over(self) -> None:
+        for worker in self._workers.values():
+            if worker.job is not None and not worker.handed_over and worker.job.run_id in self._told:
+                self._begin(worker, worker.job)
+
     def _begin(self, worker: _Worker, job: Job) -> None:
         with suppress(OSError):
             worker.log_start = worker.log.stat().st_size
         message = {"run_id": job.run_id, "spec": job.spec, "checkpoint_dir": str(job.checkpoint_dir)}
         if not worker.send({"run": message}):
-            worker.retired = True  # it died idle: its end is being read, the job is none the worse
+            worker.job, worker.retired = None, True  # it died idle: its end is being read, the job is none the worse
             self._waiting.appendleft(job)
             return
-        assert worker.hello is not None
-        worker.job, worker.began = job, time.monotonic()
+        self._told.discard(job.run_id)
+        worker.handed_over, worker.began = True, time.monotonic()
         worker.soft_deadline = worker.began + (job.time_limit or float("inf"))
         worker.hard_deadline, worker.overtime = float("inf"), False
-        self._events.append(
-            Started(run_id=job.run_id, versions=worker.hello["versions"], machine=worker.hello["machine"])
-        )
 
     def _receive(self, seat: int) -> None:
         worker = self._workers[seat]
@@ -270,7 +293,7 @@ class LocalEngine:
             self._events.append(_timeout(job, message["seconds"]))
         else:
             self._events.append(Returned(**message))
-        worker.job = None
+        worker.job, worker.handed_over = None, False
 
     def _ended(self, seat: int) -> None:
         """The process is gone, expectedly or not."""
@@ -278,6 +301,10 @@ class LocalEngine:
         worker.process.kill()  # in case it only closed its output
         self._bury(seat)
         job = worker.job
+        if job is not None and not worker.handed_over:  # the job is none the worse
+            self._events = [event for event in self._events if event.run_id != job.run_id]
+            self._waiting.appendleft(job)
+            return
         if job is None:
             if worker.hello is None:
                 self._count_stillborn(worker)
@@ -319,7 +346,7 @@ class LocalEngine:
     def _keep_deadlines(self) -> None:
         now = time.monotonic()
         for worker in self._workers.values():
-            if worker.job is None:
+            if not worker.handed_over:
                 continue
             if now >= worker.hard_deadline:
                 worker.process.kill()

@@ -270,10 +270,20 @@ class RayEngine:
     def _hear(self, task: _Task) -> None:
         """The next message of a task, and the files that belong to it."""
         message = self._ray.get(next(task.stream))
-        broken = decode(message).get("broken")
+        try:
+            broken = decode(message).get("broken")
+            events, names = ([], []) if broken is not None else decode_events(message)
+            if any(event.run_id != task.job.run_id for event in events):
+                raise ValueError("it speaks of another run")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            self._drop(task)
+            reason = f"expected events of this run from its worker, got a message that is none: {error!s:.200}"
+            self._events.append(
+                Failed(run_id=task.job.run_id, status="failed", reason=reason, traceback="", seconds=task.seconds)
+            )
+            return
         if broken is not None:
-            raise EngineError(broken)
-        events, names = decode_events(message)
+            raise EngineError(str(broken)[:2000])
         files = {name: self._ray.get(next(task.stream)) for name in names}
         for event in events:
             if isinstance(event, Started):
