@@ -44,6 +44,8 @@ class FactoredLayer:
 
 def why_not_factored(ref: LayerRef) -> str | None:
     """The reason why ``rankwise.nn`` cannot compute what the layer computes, None if it can."""
+    if ref.gated:
+        return "outputs are gated, which rankwise.nn layers do not do"
     if ref.softcap is not None:
         return f"scores are soft-capped at {ref.softcap:g}, which rankwise.nn layers do not do"
     if ref.score_bias is not None:

@@ -262,6 +262,10 @@ def why_not_reducible(ref: LayerRef) -> str | None:
             "QK-norm divides every query and key by its length over all coordinates, so that leaving some out changes "
             "the others: no smaller head gives the scores of a subspace"
         )
+    if ref.other_positions:
+        return (
+            "positions turn queries and keys in a way that is not modelled, so that no coordinate can be dropped alone"
+        )
     if ref.v is None or ref.o is None:
         return "no values and outputs are known, only queries and keys"
     return None
