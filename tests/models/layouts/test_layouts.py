@@ -104,7 +104,9 @@ def test_a_mapping_by_names_equals_the_layout(kv_heads, saved):
 def test_a_mapping_of_one_transposed_matrix_and_without_values(saved):
     source = open_model(saved("gpt2"))
     fused = "h.{layer}.attn.c_attn.weight"
-    names = TensorNames(q=fused, k=fused, v=fused, o="h.{layer}.attn.c_proj.weight", heads=5, transposed=True)
+    names = TensorNames(
+        q=fused, k=fused, v=fused, o="h.{layer}.attn.c_proj.weight", heads=5, transposed=True, order="turn"
+    )
     for one, other in zip(place(source).layers, place(source, names).layers, strict=True):
         for part in "qkvo":
             ours, theirs = (getattr(load_layer(source, ref), part) for ref in (one, other))
@@ -351,3 +353,37 @@ def test_all_layers_of_qwen3_moe_slide_or_none(switched):
     for layer in range(8):
         expected = ("causal", None) if theirs is None else ("window", theirs)
         assert mask_of(ConfigPart(said), layer_kind(ConfigPart(said), "qwen3_moe", layer)) == expected
+
+
+def test_one_tensor_in_either_order_and_the_gain_in_front(saved):
+    source = open_model(saved("gpt-neox"))
+    fused, o = "layers.{layer}.attention.query_key_value.weight", "layers.{layer}.attention.dense.weight"
+    gain = "layers.{layer}.input_layernorm.weight"
+    with pytest.raises(InvalidInputError, match=r"expected --order .*: turn .* or head"):
+        place(source, TensorNames(q=fused, k=fused, v=fused, o=o, heads=5))
+    by_head, in_turn = (
+        place(source, TensorNames(q=fused, k=fused, v=fused, o=o, heads=5, order=order, norm=gain)).layers
+        for order in ("head", "turn")
+    )
+    for known, right, wrong in zip(place(source).layers, by_head, in_turn, strict=True):
+        ours, theirs, other = (load_layer(source, ref).folded() for ref in (right, known, wrong))
+        np.testing.assert_array_equal(ours.q, theirs.q)
+        np.testing.assert_array_equal(ours.v, theirs.v)
+        assert not np.array_equal(other.q, theirs.q)
+    with pytest.raises(InvalidInputError, match="expected a gain of 40 numbers"):
+        place(source, TensorNames(q=fused, k=fused, v=fused, o=o, heads=5, order="head", norm=fused))
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["base_model.model.layers.0.self_attn.q_proj.lora_A.weight"], "these are LoRA matrices"),
+        (["layers.0.self_attn.q_proj.weight", "layers.0.self_attn.k_proj.weight",
+          "layers.0.self_attn.q_proj.weight.quant_state.bitsandbytes__nf4"], "4-bit codes of bitsandbytes"),
+    ],
+)  # fmt: skip
+def test_adapters_and_codes_are_called_what_they_are(names, message, tmp_path):
+    """Also in folders without a configuration."""
+    save_file({name: torch.zeros(4, 1, dtype=torch.uint8) for name in names}, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(InvalidInputError, match=message):
+        place(open_model(tmp_path))

@@ -12,7 +12,7 @@ from rankwise.models.layouts.found import text_part
 from rankwise.models.layouts.layer import LayerRef, LayerWeights, Norm, NormRef, TensorSlice, load_layer
 from rankwise.models.layouts.mapping import TensorNames, mapped_layers
 from rankwise.models.layouts.placing import layers_by_structure
-from rankwise.models.layouts.refusal import nothing_found
+from rankwise.models.layouts.refusal import nothing_found, require_plain
 from rankwise.models.layouts.rope import Rope
 from rankwise.models.tensor_source import TensorSource, as_source
 
@@ -78,6 +78,7 @@ def place(model: TensorSource | nn.Module, names: TensorNames | None = None, *, 
         architecture, layers = gguf.gguf_layers(source)
     else:
         architecture = str(source.config.get("model_type") or "unknown")
+        require_plain(source)
         try:
             if latent.has_latent(source):
                 layers = latent.latent_layers(source, text_part(source.config))

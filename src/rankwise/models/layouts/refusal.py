@@ -14,16 +14,20 @@ _ORIGINAL = "audit the model they were made from"
 WAY_OUT = "name the tensors of any layout with --q, --k, --v, --o and --heads ({layer} stands for the number)"
 
 
-def nothing_found(source: TensorSource) -> InvalidInputError:
-    """The error for a model without a block that structure knows."""
+def require_plain(source: TensorSource) -> None:
+    """Complain about tensors that are codes or adapters, by what they are."""
     names = list(source.tensors)
     if any(name.endswith(".qweight") for name in names):
-        return _error(source, f"weights packed by AWQ or GPTQ (*.qweight) are not read, {_ORIGINAL}")
-    if any(name.endswith((".quant_state.bitsandbytes__nf4", ".quant_state.bitsandbytes__fp4")) for name in names):
-        return _error(source, f"4-bit codes of bitsandbytes are not read, {_ORIGINAL}")
-    if any("lora_A" in name for name in names):
-        return _error(source, "these are LoRA matrices, which say nothing without their base model: merge them first "
-                              "(peft: merge_and_unload, save_pretrained)")  # fmt: skip
+        raise _error(source, f"weights packed by AWQ or GPTQ (*.qweight) are not read, {_ORIGINAL}")
+    if any(".quant_state.bitsandbytes__" in name for name in names):
+        raise _error(source, f"4-bit codes of bitsandbytes are not read, {_ORIGINAL}")
+    if any("lora_A" in name for name in names) and not any(name.endswith("q_proj.weight") for name in names):
+        raise _error(source, "these are LoRA matrices, which say nothing without their base model: merge them first "
+                             "(peft: merge_and_unload, save_pretrained)")  # fmt: skip
+
+
+def nothing_found(source: TensorSource) -> InvalidInputError:
+    """The error for a model without a block that structure knows."""
     return _error(source, f"{ready_command(source)}{WAY_OUT}")
 
 

@@ -134,19 +134,23 @@ def _fused(source: TensorSource, block: Block, config: ConfigPart, heads: int, r
         raise _wrong(
             block.q, [3 * heads * own, dim], f"queries, keys and values of {heads} heads of {own}", list(shape)
         )
-    if order == "codegen":
-        if heads % 4 or groups != heads:
-            raise _wrong(block.q, [3 * heads * own, dim], "a multiple of four heads", list(shape))
-        quarters = np.arange(total).reshape(4, 3, heads // 4, own)
-        parts = [quarters[:, part].reshape(heads, own) for part in (0, 2, 1)]
-    elif order == "head":
-        grouped = np.arange(total).reshape(groups, heads // groups + 2, own)
-        parts = [grouped[:, :-2].reshape(heads, own), grouped[:, -2], grouped[:, -1]]
-    else:
-        split = np.arange(total).reshape(slots, own)
-        parts = [split[:heads], split[heads : heads + groups], split[heads + groups :]]
-    rows = dict(zip("qkv", parts, strict=True))
+    if order == "codegen" and (heads % 4 or groups != heads):
+        raise _wrong(block.q, [3 * heads * own, dim], "a multiple of four heads", list(shape))
+    rows = dict(zip("qkv", fused_rows(heads, groups, own, order), strict=True))
     return Sizes(dim, dim, heads, groups, own, own, rows, transposed=transposed, gated=False)
+
+
+def fused_rows(heads: int, groups: int, rank: int, order: Order) -> list[Int[np.ndarray, "..."]]:
+    """The rows of queries, keys and values [heads, rank] in one tensor that holds all three."""
+    every = np.arange((heads + 2 * groups) * rank)
+    if order == "codegen":
+        quarters = every.reshape(4, 3, heads // 4, rank)
+        return [quarters[:, part].reshape(heads, rank) for part in (0, 2, 1)]
+    if order == "head":
+        grouped = every.reshape(groups, heads // groups + 2, rank)
+        return [grouped[:, :-2].reshape(heads, rank), grouped[:, -2], grouped[:, -1]]
+    split = every.reshape(heads + 2 * groups, rank)
+    return [split[:heads], split[heads : heads + groups], split[heads + groups :]]
 
 
 def bias_names(block: Block, part: str) -> tuple[str, ...]:
