@@ -16,7 +16,7 @@ def test_overlap_is_the_mean_squared_cosine_of_scipys_principal_angles():
     assert set(pairs) == {(0, 1), (0, 2), (1, 2)}
     for (i, j), pair in pairs.items():
         for ours, spaces in ((pair.left, found.left_spaces), (pair.right, found.right_spaces)):
-            angles = subspace_angles(spaces[i].numpy(), spaces[j].numpy())
+            angles = subspace_angles(spaces.basis(i).numpy(), spaces.basis(j).numpy())
             assert ours == pytest.approx(np.square(np.cos(angles)).mean(), abs=1e-5)
 
 

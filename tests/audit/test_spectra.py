@@ -26,9 +26,10 @@ def dense_values(left, right):
 
 
 def assert_values(ours, dense):
-    ours = ours.numpy()
-    np.testing.assert_allclose(ours, dense[: len(ours)], rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(dense[len(ours) :], 0, atol=1e-9)
+    """Equal to the precision of a Gram matrix in float64: the root of that of float64, of the largest value."""
+    ours, noise = ours.numpy(), 1e-7 * dense[0]
+    np.testing.assert_allclose(ours, dense[: len(ours)], rtol=1e-7, atol=noise)
+    np.testing.assert_allclose(dense[len(ours) :], 0, atol=noise)
 
 
 @given(
@@ -53,7 +54,7 @@ def test_shared_maps_enter_by_their_triangle():
         assert_values(found.singular_values[head], dense_values(left[head] @ down, right[head // 2] @ other))
     composed = forms(left @ down, right @ other)
     for one, two in ((found.left_spaces, composed.left_spaces), (found.right_spaces, composed.right_spaces)):
-        angles = [torch.linalg.matrix_norm(spaces[0].mT @ spaces[3]) for spaces in (one, two)]
+        angles = [torch.linalg.matrix_norm(spaces.basis(0).mT @ spaces.basis(3)) for spaces in (one, two)]
         torch.testing.assert_close(*angles)
 
 
@@ -93,7 +94,7 @@ def test_chunks_do_not_show(monkeypatch):
     monkeypatch.setattr("rankwise.audit.spectra._CHUNK_BYTES", 1)
     parts = forms(left, right)
     torch.testing.assert_close(whole.singular_values, parts.singular_values)
-    torch.testing.assert_close(whole.left_spaces[7].abs(), parts.left_spaces[7].abs())
+    torch.testing.assert_close(whole.left_spaces.basis(7).abs(), parts.left_spaces.basis(7).abs())
 
 
 def test_subspaces_hold_nine_tenths_of_the_energy_and_no_less():
@@ -101,10 +102,10 @@ def test_subspaces_hold_nine_tenths_of_the_energy_and_no_less():
     found = forms(left, right)
     for head in range(3):
         dense = left[head].T @ right[head]
-        inside = found.left_spaces[head].double().mT.numpy() @ dense
+        inside = found.left_spaces.basis(head).double().mT.numpy() @ dense
         share = np.square(inside).sum() / np.square(dense).sum()
         assert share >= 0.9 - 1e-6
-        smaller = np.linalg.svd(dense)[1][: found.left_spaces[head].shape[1] - 1]
+        smaller = np.linalg.svd(dense)[1][: found.left_spaces.dims[head] - 1]
         assert np.square(smaller).sum() / np.square(dense).sum() < 0.9
 
 

@@ -105,10 +105,10 @@ def test_what_is_left_out_is_listed_and_markup_stays_text(folder, capsys, tmp_pa
 
     copy = shutil.copytree(folder, tmp_path / "[red]model")
     tensors = load_file(copy / "model.safetensors")
-    save_file(tensors | {"[bold]vision.0.attn.qkv": zeros(6, 2)}, copy / "model.safetensors")
+    save_file(tensors | {"[bold]vision.0.attn.weight": zeros(6, 2)}, copy / "model.safetensors")
     shown = answer(capsys, copy)
     assert "[red]model:" in shown
-    assert "Not audited: [bold]vision.N.attn.qkv: 1 tensor of no layer that the layout knows." in shown
+    assert "Not audited: [bold]vision.N.attn.weight: 1 tensor of no layer that was found." in shown
 
 
 def test_mistakes_are_told_before_torch_is_loaded():

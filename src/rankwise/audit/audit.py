@@ -8,12 +8,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from rankwise.audit.baseline import ov_baseline, qk_baseline
+from rankwise.audit.baseline import Side, baseline, ov_sides, qk_sides
 from rankwise.audit.overlap import overlaps
 from rankwise.audit.report import (
     LATENT_NOTE,
     AtDistance,
     AuditReport,
+    Baseline,
     GroupReport,
     HeadReport,
     LayerReport,
@@ -46,8 +47,7 @@ def audit_weights(
     heads = sum(layer.heads for layer in layers)
     pairs = sum(layer.heads * (layer.heads - 1) // 2 for layer in layers)
     reports = tuple(
-        _audit_layer(load_layer(source, ref).folded(), heads_of_model=heads, pairs_of_model=pairs)
-        for ref in progress(layers)
+        _audit_layer(load_layer(source, ref), heads_of_model=heads, pairs_of_model=pairs) for ref in progress(layers)
     )
     names = [name for ref in layers for name in ref.tensors]
     return AuditReport(
@@ -59,6 +59,7 @@ def audit_weights(
         not_audited=tuple(NotAudited(item.what, item.reason) for item in placement.unsupported),
         notes=placement.notes,
         context_length=context_length(source.config),
+        placement=placement.proof,
     )
 
 
@@ -75,9 +76,11 @@ def report_without_weights(source: TensorSource, reason: str) -> AuditReport:
     )
 
 
-def _audit_layer(weights: LayerWeights, *, heads_of_model: int, pairs_of_model: int) -> LayerReport:
-    """Measure one folded layer; the two counts widen the intervals so that they hold for the whole model."""
-    ref = weights.ref
+def _audit_layer(stored: LayerWeights, *, heads_of_model: int, pairs_of_model: int) -> LayerReport:
+    """Measure one layer; the two counts widen the intervals so that they hold for the whole model."""
+    ref = stored.ref
+    qk_random, ov_random = qk_sides(stored), ov_sides(stored)
+    weights = stored.folded()
     qk = qk_forms(weights)
     rotary_key = 0 if ref.latent is None else ref.latent.rope
     qk_overlaps = overlaps(qk, "QK", pairs_of_model=pairs_of_model, in_common=rotary_key)
@@ -104,8 +107,10 @@ def _audit_layer(weights: LayerWeights, *, heads_of_model: int, pairs_of_model: 
         qk_norm=ref.q_head_norm is not None,
         folded_in=weights.folded_in,
         notes=ref.notes + _notes(ref),
-        qk_baseline=qk_baseline(ref, heads_of_model),
-        ov_baseline=None if ov is None else ov_baseline(ref, heads_of_model),
+        qk_baseline=baseline(qk_random, heads_of_model),
+        ov_baseline=None if ov is None else baseline(ov_random, heads_of_model),
+        qk_without_gains=_without_gains(qk_random, heads_of_model),
+        ov_without_gains=None if ov is None else _without_gains(ov_random, heads_of_model),
         head_reports=tuple(
             replace(
                 report,
@@ -120,6 +125,14 @@ def _audit_layer(weights: LayerWeights, *, heads_of_model: int, pairs_of_model: 
         overlaps=qk_overlaps + ov_overlaps,
         latent=_latent_shape(ref),
     )
+
+
+def _without_gains(sides: tuple[Side, Side], heads: int) -> Baseline | None:
+    """The baseline of weights without the layer's gains; None where it has none."""
+    if not any(side.has_gains for side in sides):
+        return None
+    left, right = sides
+    return baseline((left.plain(), right.plain()), heads)
 
 
 def _latent_shape(ref: LayerRef) -> LatentShape | None:

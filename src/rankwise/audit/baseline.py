@@ -1,13 +1,19 @@
 """What random weights have: without it, a measured rank of 31 out of 32 says nothing.
 
-Independent Gaussian matrices of the same shapes, as models are initialised. The QR triangle of an n x r Gaussian matrix
-is drawn itself (Bartlett: independent chi variables on the diagonal, normal ones above), so that a draw costs O(r^3)
-whatever the model dimension is. Trained weights may lie below the interval (structure) or, rarely, above.
+Independent Gaussian matrices of the same shapes, as models are initialised, behind the layer's own gains: norms in
+front multiply the inputs' coordinates, QK-norm and rotary amplitudes those of the heads. A gain that favours few
+coordinates lowers the rank of any weights, trained or not.
+
+The QR triangle of an n x r Gaussian matrix is drawn itself (Bartlett: independent chi variables on the diagonal, normal
+ones above), so that a draw costs O(r^3) whatever the model dimension is. With unequal gains g, the coordinates of the
+largest ones are drawn as they are; the others together act as ``sum(g^2)^2 / sum(g^4)`` equal ones (Satterthwaite, our
+heuristic, checked by simulation). Trained weights may lie below the interval (structure) or, rarely, above.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -16,42 +22,122 @@ import torch
 from jaxtyping import Float
 
 from rankwise.audit.report import Baseline, ChanceInterval
-from rankwise.audit.spectra import ranks_of, with_typical_latent
-from rankwise.models.layouts import LayerRef
+from rankwise.audit.spectra import ranks_of, with_amplitude, with_typical_latent
+from rankwise.models.layouts import LayerWeights, Norm
 from rankwise.nn.factored import FactoredMatrix
 
 _WORK = 2**23  # of r^3 units: 1024 draws up to rank 20, 256 at rank 32
 _FEWEST, _MOST = 64, 1024
 _MISTAKE = 0.01  # that any head of a random model lies outside
 _INTEGERS = ("energy_90", "energy_99")
+_DRAWN_GAINS = 4
+"""Times the rank: so many coordinates of the largest gains are drawn as they are."""
 
 
-def qk_baseline(ref: LayerRef, heads: int) -> Baseline:
-    """Ranks of QK with random weights of the layer's shapes; the interval holds for ``heads`` heads together."""
-    if ref.latent is None:
-        return _baseline(ref.rank, ref.dim, ref.context_dim, None, None, 0, heads)
-    keyed = ref.latent.rope
-    return _baseline(ref.rank, ref.dim, ref.context_dim, ref.latent.query_size, ref.latent.key_size, keyed, heads)
+@dataclass(frozen=True)
+class Side:
+    """One side of a form with random weights: ``rank`` rows on ``size`` inputs, or on a latent of them."""
+
+    rank: int
+    size: int
+    gain: Float[np.ndarray, " size"] | None = None
+    """Of the inputs' coordinates; None: all equal."""
+    rows: Float[np.ndarray, "n rank"] | None = None
+    """Of the head's coordinates, for one or more heads; None: all equal."""
+    latent: int | None = None
+    latent_gain: Float[np.ndarray, " latent"] | None = None
+    rope: int = 0
+    """So many of the rows are shared coordinates that bypass the latent."""
+
+    def plain(self) -> Side:
+        """The same sizes without gains."""
+        return Side(self.rank, self.size, latent=self.latent, rope=self.rope)
+
+    @property
+    def has_gains(self) -> bool:
+        return any(gain is not None for gain in (self.gain, self.rows, self.latent_gain))
+
+    def key(self) -> tuple[object, ...]:
+        """Equal for sides of equal distribution; gains by their digits."""
+        gains = (self.gain, self.rows, self.latent_gain)
+        return (self.rank, self.size, self.latent, self.rope, *(_digits(gain) for gain in gains))
+
+    def draw(self, rng: np.random.Generator, number: int) -> Float[np.ndarray, "R A"]:
+        """The side's rows in orthonormal coordinates; ``number`` chooses among the heads' gains."""
+        drawn = self._rows(rng)
+        return drawn if self.rows is None else drawn * self.rows[number % len(self.rows)][:, None]
+
+    def _rows(self, rng: np.random.Generator) -> Float[np.ndarray, "R A"]:
+        if self.latent is None:
+            return weighted_triangle(rng, self.size, self.rank, self.gain).T
+        down = weighted_triangle(rng, self.size, self.latent + self.rope, self.gain).T
+        gain = np.ones(self.latent) if self.latent_gain is None else self.latent_gain
+        if self.rope:
+            down = with_typical_latent(down, self.rope)
+            up = np.zeros((self.rank, self.latent + self.rope))
+            up[: self.rank - self.rope, : self.latent] = rng.normal(size=(self.rank - self.rope, self.latent)) * gain
+            # of equal initial sizes, a rotary row is one row of the map itself
+            up[self.rank - self.rope :, self.latent :] = np.eye(self.rope)
+            return up @ down
+        return (rng.normal(size=(self.rank, self.latent)) * gain) @ down
 
 
-def ov_baseline(ref: LayerRef, heads: int) -> Baseline:
-    """Ranks of OV with random weights of the layer's shapes."""
-    latent = None if ref.latent is None else ref.latent.key_size
-    return _baseline(ref.value_rank, ref.dim, ref.context_dim, None, latent, 0, heads)
+def qk_sides(weights: LayerWeights) -> tuple[Side, Side]:
+    """Queries and keys of an unfolded layer."""
+    ref, latent = weights.ref, weights.ref.latent
+    queries = Side(
+        ref.rank, ref.dim, _gain(weights.query_norm), _head_gain(weights.q_head_norm, ref.rank),
+        None if latent is None else latent.query_size, _gain(weights.query_latent_norm),
+    )  # fmt: skip
+    rows = _head_gain(weights.k_head_norm, ref.rank)
+    if ref.rope is not None and ref.rope.amplitude != 1:
+        rows = with_amplitude(np.ones((1, ref.rank)) if rows is None else rows, ref.rope)
+    keys = Side(
+        ref.rank, ref.context_dim, _gain(weights.key_norm), rows, None if latent is None else latent.key_size,
+        _gain(weights.key_latent_norm), 0 if latent is None else latent.rope,
+    )  # fmt: skip
+    return queries, keys
+
+
+def ov_sides(weights: LayerWeights) -> tuple[Side, Side]:
+    """Outputs and values of an unfolded layer."""
+    ref, latent = weights.ref, weights.ref.latent
+    values = Side(
+        ref.value_rank, ref.context_dim, _gain(weights.key_norm), None, None if latent is None else latent.key_size,
+        _gain(weights.key_latent_norm),
+    )  # fmt: skip
+    return Side(ref.value_rank, ref.dim), values
+
+
+def baseline(sides: tuple[Side, Side], heads: int) -> Baseline:
+    """Ranks of the form of two random sides; the interval holds for ``heads`` heads together."""
+    left, right = sides
+    return _baseline(_Keyed(left), _Keyed(right), heads)
+
+
+class _Keyed:
+    """A side that can be looked up."""
+
+    def __init__(self, side: Side) -> None:
+        self.side, self._key = side, side.key()
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Keyed) and self._key == other._key
 
 
 @lru_cache(maxsize=64)
-def _baseline(
-    rank: int, left: int, right: int, left_latent: int | None, right_latent: int | None, rope: int, heads: int
-) -> Baseline:
-    """``rope`` of the right side's ``rank`` rows are shared coordinates that bypass the latent."""
-    rng = np.random.default_rng([rank, left, right, left_latent or 0, right_latent or 0, rope])
-    draws = min(max(_WORK // rank**3, _FEWEST), _MOST)
-    ours = np.stack([_side(rng, rank, left, left_latent, 0) for _ in range(draws)])
-    theirs = np.stack([_side(rng, rank, right, right_latent, rope) for _ in range(draws)])
+def _baseline(one: _Keyed, other: _Keyed, heads: int) -> Baseline:
+    left, right = one.side, other.side
+    rng = np.random.default_rng([left.rank, left.size, right.size, left.latent or 0, right.latent or 0, right.rope])
+    draws = min(max(_WORK // left.rank**3, _FEWEST), _MOST)
+    ours = np.stack([left.draw(rng, number) for number in range(draws)])
+    theirs = np.stack([right.draw(rng, number) for number in range(draws)])
     form = FactoredMatrix(torch.from_numpy(ours).mT, torch.from_numpy(theirs))
-    ranks = ranks_of(form.singular_values(), max(left, right))
-    most = min(rank, left, right)
+    most = min(left.rank, left.size, right.size)
+    ranks = ranks_of(form.singular_values()[:, :most], max(left.size, right.size))
     spread = NormalDist().inv_cdf(1 - _MISTAKE / (2 * heads))
     intervals = {
         name: _interval(np.array([getattr(one, name) for one in ranks], dtype=float), spread, name in _INTEGERS, most)
@@ -60,25 +146,43 @@ def _baseline(
     return Baseline(draws=draws, **intervals)
 
 
-def _side(rng: np.random.Generator, rank: int, size: int, latent: int | None, rope: int) -> Float[np.ndarray, "R A"]:
-    """One side's rows, in orthonormal coordinates."""
-    if latent is None:
-        return triangle(rng, size, rank).T
-    down = triangle(rng, size, latent + rope).T
-    if rope:
-        down = with_typical_latent(down, rope)
-        up = np.zeros((rank, latent + rope))
-        up[: rank - rope, :latent] = rng.normal(size=(rank - rope, latent))
-        # of equal initial sizes, a rotary row is one row of the map itself
-        up[rank - rope :, latent:] = np.eye(rope)
-        return up @ down
-    return rng.normal(size=(rank, latent)) @ down
+def _gain(norm: Norm | None) -> Float[np.ndarray, " E"] | None:
+    return None if norm is None else norm.gain
 
 
-def triangle(rng: np.random.Generator, rows: int, columns: int) -> Float[np.ndarray, "K columns"]:
-    """R of the QR of a ``rows`` x ``columns`` standard normal matrix, K = min(rows, columns), in distribution."""
+def _head_gain(norm: Norm | None, rank: int) -> Float[np.ndarray, "H R"] | None:
+    return None if norm is None else norm.head_gain(rank)
+
+
+def _digits(gain: Float[np.ndarray, "..."] | None) -> bytes | None:
+    return None if gain is None else np.asarray(gain, dtype=np.float32).tobytes()
+
+
+def weighted_triangle(
+    rng: np.random.Generator, rows: int, columns: int, gain: Float[np.ndarray, " rows"] | None
+) -> Float[np.ndarray, "K columns"]:
+    """``T`` with ``T^T T`` distributed as ``Z^T diag(gain^2) Z``, Z a ``rows`` x ``columns`` standard normal matrix."""
+    if gain is None:
+        return triangle(rng, rows, columns)
+    squares = np.sort(np.square(gain, dtype=np.float64))[::-1]
+    drawn = min(_DRAWN_GAINS * columns, rows)
+    rest = squares[drawn:]
+    freedom = float(rest.sum()) ** 2 / float(np.square(rest).sum()) if rest.any() else 0.0
+    if freedom < 8 * columns:  # too few to be taken together
+        drawn, rest = rows, squares[:0]
+    parts = np.sqrt(squares[:drawn])[:, None] * rng.normal(size=(drawn, columns))
+    if len(rest):
+        parts = np.concatenate((parts, triangle(rng, freedom, columns) * math.sqrt(rest.sum() / freedom)))
+    return np.linalg.qr(parts).R
+
+
+def triangle(rng: np.random.Generator, rows: float, columns: int) -> Float[np.ndarray, "K columns"]:
+    """R of the QR of a ``rows`` x ``columns`` standard normal matrix, K = min(rows, columns), in distribution.
+
+    Above the number of columns, ``rows`` may be any number: degrees of freedom.
+    """
     if rows < columns:
-        return np.linalg.qr(rng.normal(size=(rows, columns))).R
+        return np.linalg.qr(rng.normal(size=(int(rows), columns))).R
     upper = np.triu(rng.normal(size=(columns, columns)), 1)
     np.fill_diagonal(upper, np.sqrt(rng.chisquare(rows - np.arange(columns))))
     return upper

@@ -9,13 +9,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
 
 from rankwise.audit.baseline import joint_spread, overlap_moments
 from rankwise.audit.report import Overlap
-from rankwise.audit.spectra import Forms
+from rankwise.audit.spectra import Forms, Subspaces
 
 _HALF = 0.5
 _CLOSEST = 3
@@ -29,14 +27,14 @@ def overlaps(forms: Forms, name: str, *, pairs_of_model: int, in_common: int = 0
     coordinates of the right side are the same in all heads (the rotary key of latent attention): as many shared
     dimensions, where both subspaces have them, are nobody's choice.
     """
-    heads = len(forms.left_spaces)
+    heads = len(forms.left_spaces.dims)
     if heads < 2:
         return ()
     i, j = np.triu_indices(heads, 1)
     spread = joint_spread(2 * pairs_of_model)
     same_group = i // forms.group == j // forms.group
-    left_size = np.full(len(i), len(forms.left_spaces[0]))
-    right_size = np.where(same_group, forms.right_cores.shape[1], len(forms.right_spaces[0]))
+    left_size = np.full(len(i), forms.left_spaces.size)
+    right_size = np.where(same_group, min(forms.right_cores.shape[1], forms.right_spaces.size), forms.right_spaces.size)
     left, left_random, left_beyond = _side(forms.left_spaces, i, j, left_size, spread, in_common=0)
     right, right_random, right_beyond = _side(forms.right_spaces, i, j, right_size, spread, in_common=in_common)
     weaker = np.minimum(left, right)
@@ -58,7 +56,7 @@ def overlaps(forms: Forms, name: str, *, pairs_of_model: int, in_common: int = 0
 
 
 def _side(
-    spaces: list[Tensor],
+    spaces: Subspaces,
     i: Int[np.ndarray, " p"],
     j: Int[np.ndarray, " p"],
     size: Int[np.ndarray, " p"],
@@ -67,8 +65,8 @@ def _side(
     in_common: int,
 ) -> tuple[Float[np.ndarray, " p"], Float[np.ndarray, " p"], Bool[np.ndarray, " p"]]:
     """Of each pair: the share of the smaller subspace, what chance gives, and whether the share is beyond it."""
-    dims = np.array([space.shape[1] for space in spaces])
-    shared = _shared(spaces, dims)[i, j]
+    dims = spaces.dims
+    shared = spaces.shared()[i, j]
     smaller = np.minimum(dims[i], dims[j])
     moments = lru_cache(maxsize=None)(overlap_moments)
     same = np.minimum(in_common, smaller)
@@ -79,16 +77,3 @@ def _side(
     beyond = shared > mean + spread * deviation + 1e-4 * smaller
     whole = np.maximum(smaller, 1)  # a head of zeros spans nothing and shares nothing
     return np.minimum(shared / whole, 1.0), mean / whole, beyond
-
-
-def _shared(spaces: list[Tensor], dims: Int[np.ndarray, " H"]) -> Float[np.ndarray, "H H"]:
-    """``||U_i^T U_j||_F^2`` of all pairs i < j; a head at a time, so that memory stays linear in the heads."""
-    joined = torch.cat(spaces, dim=1)
-    ends = np.concatenate(([0], np.cumsum(dims)))
-    total = np.zeros((len(spaces), len(spaces)))
-    for head, space in enumerate(spaces[:-1]):
-        start = ends[head + 1]
-        columns = (space.mT @ joined[:, start:]).square_().sum(0, dtype=torch.float64).numpy()
-        sums = np.concatenate(([0.0], np.cumsum(columns)))
-        total[head, head + 1 :] = np.diff(sums[ends[head + 1 :] - start])
-    return total

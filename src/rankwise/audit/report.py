@@ -42,7 +42,7 @@ class ChanceInterval:
 
 @dataclass(frozen=True)
 class Baseline:
-    """The ranks of independent Gaussian weights of the same shapes."""
+    """The ranks of independent Gaussian weights of the same shapes, behind the layer's own gains."""
 
     draws: int
     effective: ChanceInterval
@@ -156,6 +156,9 @@ class LayerReport:
     """How many pairs of heads were compared in each form."""
     overlaps: tuple[Overlap, ...]
     """The redundant pairs, and the closest ones of each form."""
+    qk_without_gains: Baseline | None = None
+    """The baseline of weights without the gains of norms; None where the layer has none, as in older reports."""
+    ov_without_gains: Baseline | None = None
     latent: LatentShape | None = None
     """The sizes of latent attention, None for any other and in reports written before they were kept."""
 
@@ -246,6 +249,9 @@ class AuditReport:
     layers: tuple[LayerReport, ...]
     not_audited: tuple[NotAudited, ...]
     notes: tuple[Words, ...]
+    placement: Words | None = None
+    """How sure it is that the matrices are those of the heads: ``"verified"`` where a tiny model of the architecture
+    computes the scores that its weights predict, ``"by names alone"``, or which blocks are which."""
     attention: AttentionReport | None = None
     """What the heads did on texts, where the model was run."""
     context_length: int | None = None

@@ -1,16 +1,17 @@
 """The bilinear forms of a layer's heads, from thin factors: no dim x dim matrix is ever formed.
 
 With ``left`` [H, R, A] and ``right`` [G, R, B] the form of head h is ``left_h^T right_g``, g = h // (H / G): QK with
-queries left and keys right, OV with outputs left and values right. The triangles of one QR of each factor,
-``left_h^T = Q_h L_h``, give everything else as small cores (as ``rankwise.nn.factored`` does for one spectrum): the
-spectrum at any rotation, with biases, and of a whole group.
+queries left and keys right, OV with outputs left and values right. A square root of each factor's Gram matrix,
+``left_h left_h^T = L_h^T L_h``, gives everything else as small cores (as ``rankwise.nn.factored`` does for one
+spectrum): the spectrum at any rotation, with biases, and of a whole group. Gram matrices are taken in float64, so that
+a singular value is right to about 1e-8 of the largest; what counts as zero lies above 1e-6.
 
-Legend: H heads, G kv_heads, R rank, A, B input coordinates of the two sides, K = min(R, A), L = min(R, B), S singular
-values.
+Legend: H heads, G kv_heads, R rank, A, B input coordinates of the two sides, S = min(R, A, B) singular values.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +24,8 @@ from rankwise.measure import effective_rank, energy_rank, numerical_rank, stable
 from rankwise.models.layouts import LayerWeights, Rope
 from rankwise.nn.rotary import rotate
 
-_CHUNK_BYTES = 16 * 2**20
+_CHUNK_BYTES = 64 * 2**20
+_HEADS_AT_ONCE = 8
 _SUBSPACE_ENERGY = 0.9
 
 
@@ -31,12 +33,12 @@ _SUBSPACE_ENERGY = 0.9
 class Forms:
     """All heads of one layer in one form; spectra in float64, subspaces in float32."""
 
-    left_cores: Float[Tensor, "H K R"]
-    right_cores: Float[Tensor, "G L R"]
+    left_cores: Float[Tensor, "H R R"]
+    right_cores: Float[Tensor, "G R R"]
     singular_values: Float[Tensor, "H S"]
-    left_spaces: list[Tensor]
-    """For each head an orthonormal basis [A, k] of what holds 90 % of the energy."""
-    right_spaces: list[Tensor]
+    left_spaces: Subspaces
+    """What holds 90 % of each head's energy."""
+    right_spaces: Subspaces
     sizes: tuple[int, int]
     """(A, B): rows and columns of the form."""
 
@@ -67,10 +69,14 @@ class Forms:
     def of_groups(self) -> Float[Tensor, "G S"]:
         """Singular values of each right head against all left heads of its group, stacked."""
         stacked = self.left_cores.reshape(len(self.right_cores), -1, self.left_cores.shape[-1])
-        return torch.linalg.svdvals(stacked @ self.right_cores.mT)
+        core = gram_root(stacked.mT @ stacked)
+        most = min(core.shape[-1], self.group * self.sizes[0], self.sizes[1])
+        return without_noise(torch.linalg.svdvals(core @ self.right_cores.mT)[:, :most], core, self.right_cores)
 
     def _values(self, left: Float[Tensor, "H k R"], right: Float[Tensor, "G l R"]) -> Float[Tensor, "H S"]:
-        return torch.linalg.svdvals(left @ right.mT.repeat_interleave(self.group, dim=0))
+        shared = right.repeat_interleave(self.group, dim=0)
+        values = torch.linalg.svdvals(left @ shared.mT)
+        return without_noise(values[:, : min(left.shape[-1], *(size + 1 for size in self.sizes))], left, shared)
 
 
 def forms(
@@ -83,33 +89,124 @@ def forms(
 
     A map enters by the triangle of its QR: coordinates in the orthonormal basis of its rows, same spectra and angles.
     """
-    left_triangle, right_triangle = _triangle(left_map), _triangle(right_map)
+    left_rows, right_rows = _Rows(left, left_map), _Rows(right, right_map)
     group = len(left) // len(right)
-    step = max(1, _CHUNK_BYTES // (8 * left.shape[1] * (group * left.shape[2] + right.shape[2])))
-    left_cores, right_cores, values = [], [], []
-    left_spaces: list[Tensor] = []
-    right_spaces: list[Tensor] = []
-    for start in range(0, len(right), step):
-        stop = min(start + step, len(right))
-        left_rows = _rows(left[start * group : stop * group], left_triangle)
-        right_rows = _rows(right[start:stop], right_triangle)
-        left_core = torch.linalg.qr(left_rows.mT, mode="r").R
-        right_core = torch.linalg.qr(right_rows.mT, mode="r").R
-        shared = right_core.repeat_interleave(group, dim=0)
-        u, s, vh = torch.linalg.svd(left_core @ shared.mT, full_matrices=False)
-        # singular vectors of the form from its product with each other, which needs no orthonormal basis
-        scaled = torch.where(s > 0, 1 / s, 0.0).unsqueeze(-2)
-        left_full = (left_rows.mT @ (shared.mT @ vh.mT * scaled)).float()
-        onto = (left_core.mT @ u * scaled).unflatten(0, (-1, group))
-        right_full = (right_rows.mT.unsqueeze(1) @ onto).flatten(0, 1).float()
-        for head, size in enumerate(energy_rank(singular_values=s, fraction=_SUBSPACE_ENERGY).tolist()):
-            left_spaces.append(left_full[head, :, :size])
-            right_spaces.append(right_full[head, :, :size])
-        left_cores.append(left_core)
-        right_cores.append(right_core)
-        values.append(s)
     sizes = (_width(left, left_map), _width(right, right_map))
-    return Forms(torch.cat(left_cores), torch.cat(right_cores), torch.cat(values), left_spaces, right_spaces, sizes)
+    most = min(left.shape[1], *sizes)
+    left_cores, right_cores = gram_root(left_rows.grams()), gram_root(right_rows.grams())
+    shared = right_cores.repeat_interleave(group, dim=0)
+    u, s, vh = torch.linalg.svd(left_cores @ shared.mT)
+    u, s, vh = u[..., :most], without_noise(s[..., :most], left_cores, shared), vh[..., :most, :]
+    # singular vectors of the form from its product with each other, which needs no orthonormal basis
+    scaled = torch.where(s > 0, 1 / s, 0.0).unsqueeze(-2)
+    onto_left, onto_right = shared.mT @ vh.mT * scaled, left_cores.mT @ u * scaled
+    kept = energy_rank(singular_values=s, fraction=_SUBSPACE_ENERGY).tolist()
+    left_spaces, right_spaces = (
+        Subspaces(rows, [onto[head, :, :size] for head, size in enumerate(kept)])
+        for rows, onto in ((left_rows, onto_left), (right_rows, onto_right))
+    )
+    return Forms(left_cores, right_cores, s, left_spaces, right_spaces, sizes)
+
+
+def gram_root(gram: Float[Tensor, "n R R"]) -> Float[Tensor, "n R R"]:
+    """``C`` with ``C^T C = gram``; directions below the noise of float64 become zero."""
+    values, vectors = torch.linalg.eigh(gram)
+    noise = values[:, -1:].clamp_min(0) * gram.shape[-1] * 2.0**-52
+    return torch.where(values > noise, values, 0.0).sqrt().unsqueeze(-1) * vectors.mT
+
+
+def without_noise(
+    values: Float[Tensor, "n S"], left: Float[Tensor, "n k R"], right: Float[Tensor, "n l R"]
+) -> Float[Tensor, "n S"]:
+    """Singular values of ``left right^T``, zero where they are within the rounding of the product."""
+    sizes = torch.linalg.matrix_norm(left) * torch.linalg.matrix_norm(right)
+    return torch.where(values > (2.0**-48 * sizes)[:, None], values, 0.0)
+
+
+class _Rows:
+    """The rows of a side's heads [n, R, A], seen through a shared map where there is one; a few heads at a time."""
+
+    def __init__(self, block: Float[np.ndarray, "n R A"], shared: Float[np.ndarray, "A D"] | None) -> None:
+        self.block, self.triangle = torch.from_numpy(block), _triangle(shared)
+        self.step = max(1, _CHUNK_BYTES // (8 * block.shape[1] * block.shape[2]))
+
+    def __len__(self) -> int:
+        return len(self.block)
+
+    @property
+    def width(self) -> int:
+        """Coordinates of a row."""
+        return int(self.block.shape[2] if self.triangle is None else self.triangle.shape[0])
+
+    def of(self, start: int, stop: int, dtype: torch.dtype) -> Float[Tensor, "m R E"]:
+        """Some heads' rows."""
+        rows = self.block[start:stop]
+        return rows.to(dtype) if self.triangle is None else rows.to(dtype) @ self.triangle.mT.to(dtype)
+
+    def grams(self) -> Float[Tensor, "n R R"]:
+        """``rows rows^T`` of every head, in float64."""
+        found = []
+        for start in range(0, len(self), self.step):
+            rows = self.of(start, start + self.step, torch.float64)
+            found.append(rows @ rows.mT)
+        return torch.cat(found)
+
+
+class Subspaces:
+    """One orthonormal basis per head, ``U_h = rows_g^T c_h``, kept as its coefficients c_h [R, k].
+
+    Heads that share rows (a key head) need no basis of their own: ``U_i^T U_j = c_i^T (rows_g rows_g'^T) c_j``.
+    """
+
+    def __init__(self, rows: _Rows, coefficients: list[Tensor]) -> None:
+        self.rows, self.coefficients = rows, coefficients
+        self.group = len(coefficients) // len(rows)
+        self.dims = np.array([one.shape[1] for one in coefficients])
+
+    @property
+    def size(self) -> int:
+        """Coordinates of the space they lie in."""
+        return self.rows.width
+
+    def basis(self, head: int) -> Float[Tensor, "E k"]:
+        """The basis of one head, in float32."""
+        (rows,) = self.rows.of(head // self.group, head // self.group + 1, torch.float32)
+        return rows.mT @ self.coefficients[head].float()
+
+    def shared(self) -> Float[np.ndarray, "H H"]:
+        """``||U_i^T U_j||_F^2`` of all pairs."""
+        ends = np.concatenate(([0], np.cumsum(self.dims)))
+        if not ends[-1]:
+            return np.zeros((len(self.dims), len(self.dims)))
+        products = self._by_rows() if self.group > 1 else self._by_bases()
+        total = np.zeros((len(self.dims), len(self.dims)))
+        for start, stop, block in products:
+            down = np.add.reduceat(block, (ends[start:stop] - ends[start]).clip(max=len(block) - 1), axis=0)
+            both = np.add.reduceat(down, ends[:-1].clip(max=int(ends[-1]) - 1), axis=1)
+            total[start:stop] = both
+        nothing = self.dims == 0
+        total[nothing], total[:, nothing] = 0, 0
+        return total
+
+    def _by_bases(self) -> Iterator[tuple[int, int, Float[np.ndarray, "m n"]]]:
+        """Squared products of some heads' bases with all, in float32: the sums of products of one large matrix."""
+        joined = torch.cat([self.basis(head).mT for head in range(len(self.dims))])
+        ends = np.concatenate(([0], np.cumsum(self.dims)))
+        for start in range(0, len(self.dims), _HEADS_AT_ONCE):
+            stop = min(start + _HEADS_AT_ONCE, len(self.dims))
+            block = joined[ends[start] : ends[stop]] @ joined.mT
+            yield start, stop, block.square_().numpy()
+
+    def _by_rows(self) -> Iterator[tuple[int, int, Float[np.ndarray, "m n"]]]:
+        """The same through the products of the shared rows."""
+        every = self.rows.of(0, len(self.rows), torch.float64)
+        count, rank, _ = every.shape
+        grams = (every.flatten(0, 1) @ every.flatten(0, 1).mT).unflatten(0, (count, rank)).unflatten(2, (count, rank))
+        stacks = [torch.cat(self.coefficients[g * self.group : (g + 1) * self.group], dim=1) for g in range(count)]
+        for g in range(count):
+            row = torch.cat([stacks[g].mT @ grams[g, :, other] @ stacks[other] for other in range(count)], dim=1)
+            if len(row):
+                yield g * self.group, (g + 1) * self.group, row.square_().numpy()
 
 
 def qk_forms(weights: LayerWeights) -> Forms:
@@ -169,11 +266,6 @@ def _triangle(shared: Float[np.ndarray, "A D"] | None) -> Float[Tensor, "E A"] |
     if shared is None:
         return None
     return torch.linalg.qr(torch.from_numpy(shared).to(torch.float64).mT, mode="r").R
-
-
-def _rows(block: Float[np.ndarray, "n R A"], triangle: Float[Tensor, "E A"] | None) -> Float[Tensor, "n R E"]:
-    rows = torch.from_numpy(block).to(torch.float64)
-    return rows if triangle is None else rows @ triangle.mT
 
 
 def _width(block: Float[np.ndarray, "n R A"], shared: Float[np.ndarray, "A D"] | None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -30,6 +30,8 @@ def audit(
     head_dim: int | None = None,
     transposed: bool = False,
     causal: bool = False,
+    order: Literal["turn", "head"] | None = None,
+    norm: str | None = None,
     download: bool = False,
     text: tuple[Path, ...] = (),
     tokens: Path | None = None,
@@ -56,7 +58,7 @@ def audit(
         model: A folder with config.json and safetensors, a .safetensors file, or a .gguf file (extra gguf).
         config: The config.json of a single safetensors file.
         q: Name of the query matrix, {layer} for the layer's number; then k and heads are needed too. A name given for
-            q and k alike means one matrix with q, k and v in turn.
+            q and k alike means one matrix with all three, see order.
         k: Name of the key matrix.
         v: Name of the value matrix.
         o: Name of the output matrix.
@@ -65,6 +67,8 @@ def audit(
         head_dim: Rank of a head, if the matrices do not tell (with q).
         transposed: The named matrices are stored (in, out) (with q).
         causal: Tokens of these layers see only what comes before them (with q); all see all if not given.
+        order: Of one matrix with all three (with q): turn (all queries, all keys, all values) or head (per head).
+        norm: Name of the gain of the norm in front, to be folded in (with q).
         download: Fetch MODEL from the Hugging Face hub if it is no path (JSON and safetensors only).
         text: Text files to run the model on, UTF-8; MODEL must be a folder, a .gguf file, or come by --download.
         tokens: Token ids to run it on instead: JSON, or .npy.
@@ -81,7 +85,7 @@ def audit(
     for option, file in (("-o", output), ("--page", None if json else page_place)):
         if file is not None:
             require_target(option, file)
-    names = _names(q, k, v, o, heads, kv_heads, head_dim, transposed, causal)
+    names = _names(q, k, v, o, heads, kv_heads, head_dim, transposed, causal, order, norm)
     from rankwise.models.files.source import open_model
     from rankwise.models.layouts import place
 
@@ -147,17 +151,19 @@ def _ready_to_run(
 
 def _names(
     q: str | None, k: str | None, v: str | None, o: str | None, heads: int | None, kv_heads: int | None,
-    head_dim: int | None, transposed: bool, causal: bool,
+    head_dim: int | None, transposed: bool, causal: bool, order: Literal["turn", "head"] | None, norm: str | None,
 ) -> TensorNames | None:  # fmt: skip
     from rankwise.models.layouts import TensorNames
 
-    given = {"q": q, "k": k, "v": v, "o": o, "heads": heads, "kv-heads": kv_heads, "head-dim": head_dim}
+    given = {"q": q, "k": k, "v": v, "o": o, "heads": heads, "kv-heads": kv_heads, "head-dim": head_dim,
+             "order": order, "norm": norm}  # fmt: skip
     if transposed or causal or any(value is not None for value in given.values()):
         missing = [f"--{name}" for name in ("q", "k", "heads") if given[name] is None]
         if q is None or k is None or heads is None:
             raise InvalidInputError(f"expected --q, --k and --heads together, got none of: {', '.join(missing)}")
         return TensorNames(
-            q=q, k=k, v=v, o=o, heads=heads, kv_heads=kv_heads, rank=head_dim, transposed=transposed, causal=causal
+            q=q, k=k, v=v, o=o, heads=heads, kv_heads=kv_heads, rank=head_dim, transposed=transposed, causal=causal,
+            order=order, norm=norm,
         )  # fmt: skip
     return None
 

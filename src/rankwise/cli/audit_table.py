@@ -90,12 +90,15 @@ def _details(report: AuditReport) -> Iterator[str]:
     yield "Most QK rank:  " + "; ".join(_head(layer, head) for layer, head in reversed(ordered[-named:])) + "."
     yield from _closest(report)
     yield from _distances(report)
+    yield from _gains(report)
     yield from _biases(report)
     yield from _groups(report)
     folded = sorted({item for layer in report.layers for item in layer.folded_in})
     yield "Folded in: " + ("; ".join(folded) if folded else "nothing") + "."
     stored = ", ".join(f"{count} {dtype}" for dtype, count in report.storage.items())
     yield f"Tensors read: {stored} ({report.file_format}, {report.architecture})."
+    if report.placement is not None:
+        yield f"Placement of the heads: {report.placement}."
     quantised = [dtype for dtype in report.storage if dtype not in ("F64", "F32", "F16", "BF16")]
     if quantised:
         yield f"Quantised as {', '.join(quantised)}: small singular values carry its noise, so ranks read high."
@@ -105,8 +108,8 @@ def _details(report: AuditReport) -> Iterator[str]:
         yield f"Not audited: {item.what}: {item.reason}."
     yield (
         "Effective rank: exp of the entropy of the singular values. Random: independent Gaussian weights of the same "
-        "shapes. Below chance: below where all heads of a random model would lie. Weights bound what a head can do; "
-        "what it does on data is another question."
+        "shapes behind the same norms. Below chance: below where all heads of a random model would lie. Weights bound "
+        "what a head can do; what it does on data is another question."
     )
 
 
@@ -131,15 +134,34 @@ def _closest(report: AuditReport) -> Iterator[str]:
 
 
 def _distances(report: AuditReport) -> Iterator[str]:
-    heads = [head for layer in report.layers for head in layer.head_reports if head.at_distance]
-    if not heads:
-        return
-    found: dict[int, list[float]] = {0: [head.qk.effective for head in heads]}
-    for head in heads:
-        for at in head.at_distance:
-            found.setdefault(at.distance, []).append(at.effective)
-    means = ", ".join(f"{distance}: {statistics.mean(values):.1f}" for distance, values in sorted(found.items()))
-    yield f"Rotary positions: mean effective QK rank by distance of the key - {means}."
+    """A line for each set of distances: layers with a window and those without are never mixed in a mean."""
+    sets: dict[tuple[int, ...], list[HeadReport]] = {}
+    for layer in report.layers:
+        for head in layer.head_reports:
+            if head.at_distance:
+                sets.setdefault(tuple(at.distance for at in head.at_distance), []).append(head)
+    for distances, heads in sets.items():
+        columns = [[head.qk.effective for head in heads]]
+        columns += [[head.at_distance[place].effective for head in heads] for place in range(len(distances))]
+        pairs = zip((0, *distances), columns, strict=True)
+        means = ", ".join(f"{distance}: {statistics.mean(values):.1f}" for distance, values in pairs)
+        which = "" if len(sets) == 1 else f" ({len(heads)} heads that see up to {max(distances)} tokens back)"
+        yield f"Rotary positions: mean effective QK rank by distance of the key{which} - {means}."
+
+
+def _gains(report: AuditReport) -> Iterator[str]:
+    """What the norms' gains alone do to random weights, where it is more than a tenth."""
+    pairs = [
+        (layer.qk_baseline.effective.mean, layer.qk_without_gains.effective.mean)
+        for layer in report.layers
+        if layer.qk_without_gains is not None
+    ]
+    if pairs and any(with_gains < 0.9 * without for with_gains, without in pairs):
+        with_gains, without = (statistics.mean(column) for column in zip(*pairs, strict=True))
+        yield (
+            f"Gains of norms: random weights behind them have a mean effective QK rank of {with_gains:.1f}, "
+            f"{without:.1f} without; heads are compared with the former."
+        )
 
 
 def _biases(report: AuditReport) -> Iterator[str]:

@@ -108,8 +108,7 @@ def test_what_is_no_model(saved, tmp_path):
     with pytest.raises(InvalidInputError, match="--download"):
         open_model("someone/some-model")
     with pytest.raises(InvalidInputError, match=r"config\.json: expected a JSON file, got no such file"):
-        open_model(tmp_path)
-    (tmp_path / "config.json").write_text("{}")
+        open_model(saved("llama"), config=tmp_path / "config.json")
     with pytest.raises(InvalidInputError, match=r"expected model\.safetensors or model\.safetensors\.index\.json"):
         open_model(tmp_path)
     for name in ("a", "b"):

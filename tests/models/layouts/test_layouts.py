@@ -15,7 +15,7 @@ from rankwise.audit.audit import audit_weights
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.models.files.source import open_model
 from rankwise.models.layouts import TensorNames, TensorSlice, load_layer, place
-from rankwise.models.layouts.decoders import layer_kind, mask_of
+from rankwise.models.layouts.masks import layer_kind, mask_of
 from rankwise.shapes.config import ConfigPart
 from tiny_heads import heads_of
 from tiny_models import CONFIGS, tiny_model
@@ -103,7 +103,9 @@ def test_a_mapping_by_names_equals_the_layout(kv_heads, saved):
 def test_a_mapping_of_one_transposed_matrix_and_without_values(saved):
     source = open_model(saved("gpt2"))
     fused = "h.{layer}.attn.c_attn.weight"
-    names = TensorNames(q=fused, k=fused, v=fused, o="h.{layer}.attn.c_proj.weight", heads=5, transposed=True)
+    names = TensorNames(
+        q=fused, k=fused, v=fused, o="h.{layer}.attn.c_proj.weight", heads=5, transposed=True, order="turn"
+    )
     for one, other in zip(place(source).layers, place(source, names).layers, strict=True):
         for part in "qkvo":
             ours, theirs = (getattr(load_layer(source, ref), part) for ref in (one, other))
@@ -153,10 +155,13 @@ def test_attention_that_no_layer_covers_is_listed(saved, tmp_path):
     tensors = load_file(folder / "model.safetensors")
     for layer in range(3):
         tensors[f"vision.blocks.{layer}.attn.qkv.weight"] = torch.zeros(6, 2)
+        tensors[f"audio.stack.{layer}.attention.weight"] = torch.zeros(6, 2)
     save_file(tensors, folder / "model.safetensors")
-    (item,) = place(open_model(folder)).unsupported
-    assert item.what == "vision.blocks.N.attn.qkv.weight"
-    assert item.reason.startswith("3 tensors")
+    refused, unknown = place(open_model(folder)).unsupported
+    assert refused.what == "vision.blocks.N.attn.qkv.weight"
+    assert "expected shape [144, 2], because the configuration says" in refused.reason
+    assert unknown.what == "audio.stack.N.attention.weight"
+    assert unknown.reason == "3 tensors of no layer that was found"
 
 
 def test_packed_weights_are_unsupported_with_the_reason_and_never_an_empty_table(saved, tmp_path):
@@ -208,8 +213,8 @@ def test_the_layers_that_see_are_not_taken_for_those_of_the_text(saved, tmp_path
     }
     copies = {name.replace("language_model", "other"): tensor.clone() for name, tensor in text.items()}
     save_file(text | copies, folder / "model.safetensors")
-    with pytest.raises(InvalidInputError, match="expected one stack of layers, got several"):
-        place(open_model(folder))
+    parts = [layer.name for layer in place(open_model(folder)).layers]
+    assert parts == ["decoder 0", "decoder 1", "other 0", "other 1"]
 
 
 def test_older_gemma3_configurations(saved, tmp_path):
@@ -243,16 +248,26 @@ def test_deepseek_layers_that_predict_further_tokens_are_left_out(saved, tmp_pat
 
 
 @pytest.mark.parametrize("spoil", ["no model_type", "unknown", "no config"])
-def test_an_unknown_layout_names_the_known_ones_and_the_way_out(saved, tmp_path, spoil):
+def test_a_family_that_nobody_knows_is_placed_by_its_structure(saved, tmp_path, spoil):
     folder = shutil.copytree(saved("llama"), tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     config.pop("model_type")
     if spoil == "unknown":
         config["model_type"] = "lama"
     (folder / "config.json").write_text(json.dumps({} if spoil == "no config" else config))
-    with pytest.raises(InvalidInputError, match="--q") as error:
-        place(open_model(folder))
-    assert spoil != "unknown" or "did you mean 'llama'" in str(error.value)
+    if spoil == "no config":
+        with pytest.raises(InvalidInputError, match="expected a configuration with the number of heads") as error:
+            place(open_model(folder))
+        q, o = (f"--{part} 'layers.{{layer}}.self_attn.{part}_proj.weight'" for part in "qo")
+        assert f"rankwise audit {folder} {q}" in str(error.value)
+        assert f"{o} --heads N" in str(error.value)
+        return
+    known, found = place(open_model(saved("llama"))), place(open_model(folder))
+    assert (known.proof, found.proof) == ("verified", "by names alone")
+    for one, other in zip(known.layers, found.layers, strict=True):
+        assert (one.q.tensor, one.heads, one.kv_heads, one.rank) == (other.q.tensor, 6, 2, 8)
+        assert one.scale == other.scale
+        np.testing.assert_array_equal(one.rope.frequencies, other.rope.frequencies)
 
 
 YARN = {"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 64}
@@ -310,7 +325,7 @@ def test_bert_with_vectors_of_the_distance(saved, tmp_path, said, added):
     tensors = load_file(folder / "model.safetensors")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"position_embedding_type": said}))
-    assert place(open_model(folder)).layers[0].score_bias == added
+    assert place(open_model(folder), prove=False).layers[0].score_bias == added
     for layer in range(2):
         tensors[f"encoder.layer.{layer}.attention.self.distance_embedding.weight"] = torch.zeros(127, 8)
     save_file(tensors, folder / "model.safetensors")
@@ -336,3 +351,37 @@ def test_all_layers_of_qwen3_moe_slide_or_none(switched):
     for layer in range(8):
         expected = ("causal", None) if theirs is None else ("window", theirs)
         assert mask_of(ConfigPart(said), layer_kind(ConfigPart(said), "qwen3_moe", layer)) == expected
+
+
+def test_one_tensor_in_either_order_and_the_gain_in_front(saved):
+    source = open_model(saved("gpt-neox"))
+    fused, o = "layers.{layer}.attention.query_key_value.weight", "layers.{layer}.attention.dense.weight"
+    gain = "layers.{layer}.input_layernorm.weight"
+    with pytest.raises(InvalidInputError, match=r"expected --order .*: turn .* or head"):
+        place(source, TensorNames(q=fused, k=fused, v=fused, o=o, heads=5))
+    by_head, in_turn = (
+        place(source, TensorNames(q=fused, k=fused, v=fused, o=o, heads=5, order=order, norm=gain)).layers
+        for order in ("head", "turn")
+    )
+    for known, right, wrong in zip(place(source).layers, by_head, in_turn, strict=True):
+        ours, theirs, other = (load_layer(source, ref).folded() for ref in (right, known, wrong))
+        np.testing.assert_array_equal(ours.q, theirs.q)
+        np.testing.assert_array_equal(ours.v, theirs.v)
+        assert not np.array_equal(other.q, theirs.q)
+    with pytest.raises(InvalidInputError, match="expected a gain of 40 numbers"):
+        place(source, TensorNames(q=fused, k=fused, v=fused, o=o, heads=5, order="head", norm=fused))
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["base_model.model.layers.0.self_attn.q_proj.lora_A.weight"], "these are LoRA matrices"),
+        (["layers.0.self_attn.q_proj.weight", "layers.0.self_attn.k_proj.weight",
+          "layers.0.self_attn.q_proj.weight.quant_state.bitsandbytes__nf4"], "4-bit codes of bitsandbytes"),
+    ],
+)  # fmt: skip
+def test_adapters_and_codes_are_called_what_they_are(names, message, tmp_path):
+    """Also in folders without a configuration."""
+    save_file({name: torch.zeros(4, 1, dtype=torch.uint8) for name in names}, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(InvalidInputError, match=message):
+        place(open_model(tmp_path))

@@ -38,6 +38,8 @@ def assert_predicts(name, model, directory, only=None, eps=None):
     source = open_model(directory)
     layers = {ref.name: ref for ref in place(source).layers}
     modules = [(layer.name, layer.module) for layer in heads_of(name, model)]
+    if getattr(model.config, "use_bidirectional_attention", False):
+        modules = [(layer.replace("decoder", "encoder"), module) for layer, module in modules]
     assert [layer for layer, _ in modules] == list(layers)
     with recorded_inputs(modules) as inputs, recorded_softmax() as softmaxes:
         run(model)

@@ -152,8 +152,10 @@ def open_model(model: Path | str, *, config: Path | str | None = None, download:
     if not path.exists():
         path = _downloaded(str(model), download)
     if path.is_dir():
+        files = _folder_files(path)
         folder_config = Path(config) if config is not None else path / "config.json"
-        return _source(path, "safetensors", read_json_object(folder_config), _folder_files(path))
+        known = config is not None or folder_config.exists()  # without one, tensors can still be named by hand
+        return _source(path, "safetensors", read_json_object(folder_config) if known else {}, files)
     if path.suffix == ".gguf":
         from rankwise.models.files.gguf_file import GgufFile
 

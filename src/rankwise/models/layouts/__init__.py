@@ -1,20 +1,20 @@
-"""Finding the attention layers of a model: one entry an architecture, keyed by the configuration's ``model_type``."""
+"""Finding the attention layers of a model: by structure, proved on the model's own scores where that is possible."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rankwise.errors import InvalidInputError, nearest_name
-from rankwise.models.layouts import decoders, encoder_decoders, encoders, fused, gguf, latent
+from rankwise.errors import InvalidInputError
+from rankwise.models.layouts import gguf, latent
 from rankwise.models.layouts.found import text_part
 from rankwise.models.layouts.layer import LayerRef, LayerWeights, Norm, NormRef, TensorSlice, load_layer
 from rankwise.models.layouts.mapping import TensorNames, mapped_layers
+from rankwise.models.layouts.placing import layers_by_structure
+from rankwise.models.layouts.refusal import nothing_found, require_plain
 from rankwise.models.layouts.rope import Rope
 from rankwise.models.tensor_source import TensorSource, as_source
-from rankwise.shapes.config import ConfigPart
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,22 +33,9 @@ __all__ = [
     "place",
 ]  # fmt: skip
 
-LAYOUTS: dict[str, Callable[[TensorSource, ConfigPart], list[LayerRef]]] = {
-    **dict.fromkeys(decoders.MODEL_TYPES, decoders.llama_layers),
-    **dict.fromkeys(latent.MODEL_TYPES, latent.latent_layers),
-    "gpt2": fused.gpt2_layers,
-    "gpt_neox": fused.gpt_neox_layers,
-    "falcon": fused.falcon_layers,
-    **dict.fromkeys(encoders.BERT_TYPES, encoders.bert_layers),
-    "distilbert": encoders.distilbert_layers,
-    "vit": encoders.vit_layers,
-    "whisper": encoder_decoders.whisper_layers,
-    **dict.fromkeys(encoder_decoders.T5_TYPES, encoder_decoders.t5_layers),
-}
-
 _ATTENTION = re.compile(r"(attn|attention|query|key|value|qkv|[qkvo]_proj)", re.IGNORECASE)
 # part of an audited layer, but no projection of it
-_KNOWN_BESIDE = re.compile(r"(relative_attention_bias|_scale|(^|\.)embeddings?\.|norm)", re.IGNORECASE)
+_KNOWN_BESIDE = re.compile(r"(relative_attention_bias|_scale|(^|\.)embeddings?\.|norm|sinks)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -67,33 +54,43 @@ class Placement:
     layers: tuple[LayerRef, ...]
     unsupported: tuple[Unsupported, ...] = ()
     notes: tuple[str, ...] = ()
+    proof: str = "by names alone"
+    """``"verified"``: a tiny model of the architecture computes the scores that its weights predict when they are read
+    this way; ``"by names alone"``: nothing was run; or which layers are which."""
 
 
-def place(model: TensorSource | nn.Module, names: TensorNames | None = None) -> Placement:
-    """All attention layers of a model, from files or in memory, by its ``model_type`` or by the names a user gives.
+def place(model: TensorSource | nn.Module, names: TensorNames | None = None, *, prove: bool = True) -> Placement:
+    """All attention layers of a model, from files or in memory, by structure or by the names a user gives.
 
     Numbers of the configuration are checked against the shapes of the tensors; where they disagree the error shows
     both. What looks like attention and is not covered is listed with its reason.
 
     - model: a source of tensors (``open_model``, ``ModuleSource``), or a module in memory
     - names: the tensors of a layout that is not known
+    - prove: compare predicted scores with those of a tiny model of the architecture, where ``transformers`` is there
     """
     source = as_source(model)
+    proof, refused = "by names alone", dict[str, str]()
     if names is not None:
         architecture, layers = "mapping", mapped_layers(source, names)
+        proof = "by the given names"
     elif source.format == "gguf":
         architecture, layers = gguf.gguf_layers(source)
     else:
-        architecture = str(source.config.get("model_type", ""))
-        if architecture not in LAYOUTS:
-            raise _unknown(source, architecture)
+        architecture = str(source.config.get("model_type") or "unknown")
+        require_plain(source)
         try:
-            layers = LAYOUTS[architecture](source, text_part(source.config))
+            if latent.has_latent(source):
+                layers = latent.latent_layers(source, text_part(source.config))
+            else:
+                found = layers_by_structure(source, prove=prove)
+                layers, refused, proof = found.layers, found.refused, found.proof
         except InvalidInputError as error:
             message = str(error)
-            raise InvalidInputError(
-                message if str(source.origin) in message else f"{source.origin}: {message}"
-            ) from None
+            told = message if source.origin in message else f"{source.origin}: {message}"
+            raise InvalidInputError(told) from None
+        if not layers:
+            raise nothing_found(source)
     readable, unsupported = [], []
     for layer in layers:
         reasons = sorted({reason for name in layer.tensors if (reason := source.unreadable_because(name)) is not None})
@@ -101,21 +98,12 @@ def place(model: TensorSource | nn.Module, names: TensorNames | None = None) -> 
             unsupported.append(Unsupported(layer.name, "; ".join(reasons)))
         else:
             readable.append(layer)
-    unsupported += _leftovers(source, layers)
+    unsupported += [Unsupported(what, reason) for what, reason in refused.items()]
+    unsupported += [item for item in _leftovers(source, layers) if item.what not in refused]
     if not readable:
         missed = "; ".join(f"{item.what}: {item.reason}" for item in unsupported[:3])
         raise InvalidInputError(f"{source.origin}: expected attention layers that can be read, got none: {missed}")
-    return Placement(architecture, tuple(readable), tuple(unsupported), _notes(source))
-
-
-def _unknown(source: TensorSource, architecture: str) -> InvalidInputError:
-    way_out = "name the tensors of any layout with --q, --k, --v, --o and --heads ({layer} stands for the number)"
-    if not source.config:
-        return InvalidInputError(f"{source.origin}: expected a configuration (--config FILE), got none; or {way_out}")
-    known, hint = ", ".join(sorted(LAYOUTS)), nearest_name(architecture, list(LAYOUTS))
-    return InvalidInputError(
-        f"{source.origin}: model_type: expected one of {known}, got {architecture!r:.60}{hint}; or {way_out}"
-    )
+    return Placement(architecture, tuple(readable), tuple(unsupported), _notes(source), proof)
 
 
 def _leftovers(source: TensorSource, layers: list[LayerRef]) -> list[Unsupported]:
@@ -127,7 +115,7 @@ def _leftovers(source: TensorSource, layers: list[LayerRef]) -> list[Unsupported
             kind = re.sub(r"\d+", "N", name)
             kinds[kind] = kinds.get(kind, 0) + 1
     return [
-        Unsupported(kind, f"{count} tensor{'s' * (count > 1)} of no layer that the layout knows")
+        Unsupported(kind, f"{count} tensor{'s' * (count > 1)} of no layer that was found")
         for kind, count in kinds.items()
     ]
 

@@ -15,7 +15,10 @@ from rankwise.models.layouts.rope import read_rope, yarn_mscale
 from rankwise.models.tensor_source import TensorSource
 from rankwise.shapes.config import ConfigPart, shape_of_config
 
-MODEL_TYPES = ("deepseek_v2", "deepseek_v3")
+
+def has_latent(source: TensorSource) -> bool:
+    """Whether keys and values are unfolded from a latent."""
+    return any(name.endswith("self_attn.kv_b_proj.weight") for name in source.tensors)
 
 
 def latent_layers(source: TensorSource, config: ConfigPart) -> list[LayerRef]:

@@ -73,6 +73,19 @@ class Norm:
     gain: Float[np.ndarray, " E"]
     bias: Float[np.ndarray, " E"] | None
 
+    def of_heads(self, x: Float[np.ndarray, "H N R"], eps: float) -> Float[np.ndarray, "H N R"]:
+        """QK-norm of every head's vectors; a gain of all heads together normalises over all of them."""
+        together = len(self.gain) != x.shape[-1]
+        axes = (0, 2) if together else (2,)
+        if self.kind == "layer":
+            x = x - x.mean(axes, keepdims=True)
+        x = x / np.sqrt(np.square(x).mean(axes, keepdims=True) + eps) * self.head_gain(x.shape[-1])[:, None]
+        return x if self.bias is None else x + self.bias.reshape(-1, 1, x.shape[-1])
+
+    def head_gain(self, rank: int) -> Float[np.ndarray, "H R"]:
+        """The gain of every head, or one row for all."""
+        return self.gain.reshape(-1, rank)
+
 
 @dataclass(frozen=True)
 class LatentRef:
@@ -137,6 +150,10 @@ class LayerRef:
     score_bias: str | None = None
     """What is added to the scores and is no product of q and k: ``"relative"`` (T5), ``"alibi"``, ``"relative key"``
     (BERT: the query times a vector of the distance); None: nothing."""
+    other_positions: bool = False
+    """Whether positions turn queries and keys in a way that is not modelled: then only distance 0 is known."""
+    gated: bool = False
+    """Whether the tensor of the queries also holds gates of the output, which are left out."""
     notes: tuple[str, ...] = ()
     """What a reader of the layer's numbers should know."""
 
@@ -234,10 +251,8 @@ class LayerWeights:
             if norm is not None and norm.bias is not None:
                 done.append("shift of the norm, as a bias")
         if self.q_head_norm is not None and self.k_head_norm is not None:
-            q = q * self.q_head_norm.gain[:, None]
-            k = k * self.k_head_norm.gain[:, None]
-            q_bias = None if q_bias is None else q_bias * self.q_head_norm.gain
-            k_bias = None if k_bias is None else k_bias * self.k_head_norm.gain
+            q, q_bias = _behind(self.q_head_norm, q, q_bias)
+            k, k_bias = _behind(self.k_head_norm, k, k_bias)
             done.append("gains of QK-norm")
         return replace(
             self,
@@ -297,6 +312,16 @@ def _shifted(bias: RealArray | None, weight: RealArray, norm: Norm) -> RealArray
         return bias
     moved: RealArray = weight @ norm.bias
     return moved if bias is None else bias + moved
+
+
+def _behind(norm: Norm, weight: RealArray, bias: RealArray | None) -> tuple[RealArray, RealArray | None]:
+    """Rows and bias of a projection with the gain and shift of the QK-norm behind it."""
+    gain = norm.head_gain(weight.shape[1])
+    moved = None if bias is None else bias * gain
+    if norm.bias is not None:
+        shift = np.broadcast_to(norm.bias.reshape(-1, weight.shape[1]), weight.shape[:2])
+        moved = shift if moved is None else moved + shift
+    return weight * gain[:, :, None], moved
 
 
 def _beside_rope(k: RealArray, v: RealArray, rope: int) -> tuple[RealArray, RealArray]:

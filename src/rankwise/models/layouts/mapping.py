@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rankwise.errors import InvalidInputError, nearest_name, require_int
-from rankwise.models.layouts.layer import LayerRef, TensorSlice
+from rankwise.models.layouts.layer import LayerRef, NormRef, TensorSlice
+from rankwise.models.layouts.sizes import Order, fused_rows
 from rankwise.models.tensor_source import TensorSource
 
 
@@ -16,8 +17,8 @@ from rankwise.models.tensor_source import TensorSource
 class TensorNames:
     """Names of the projections, ``{layer}`` standing for the layer's number.
 
-    Heads lie one after the other. One name for q, k and v (or without v) means q, k, v rows in turn; with another v,
-    queries and keys are the same.
+    Heads lie one after the other. One name for q, k and v (or without v) means one tensor with all three, in the order
+    that ``order`` says; with another v, queries and keys are the same.
     """
 
     q: str
@@ -33,6 +34,11 @@ class TensorNames:
     transposed: bool = False
     """Matrices are (in, out), not (out, in) as in ``torch.nn.Linear``."""
     causal: bool = False
+    order: Order | None = None
+    """Of one tensor with all three: ``"turn"``, all queries, all keys, all values; ``"head"``, per key head its
+    queries, its key, its value (BLOOM, GPT-NeoX)."""
+    norm: str | None = None
+    """The gain to fold in, of the norm in front."""
 
 
 def mapped_layers(source: TensorSource, names: TensorNames) -> list[LayerRef]:
@@ -71,6 +77,7 @@ def _layer(source: TensorSource, names: TensorNames, number: int, heads: int, gr
         return (shape[1], shape[0]) if names.transposed else (shape[0], shape[1])
 
     into = 1 if names.transposed else 0
+    unseen = "norms, biases and positions" if names.norm is None else "biases and positions"
     fused = names.q == names.k and names.v in (None, names.q)
     q_rows, dim = size(names.q)
     k_rows, context_dim = size(names.k)
@@ -83,8 +90,12 @@ def _layer(source: TensorSource, names: TensorNames, number: int, heads: int, gr
             f"{groups * rank} outputs), got {q_rows} and {k_rows}; check --heads, --kv-heads and --head-dim"
         )
     if fused:
-        index = np.arange(expected).reshape(slots, rank)
-        parts = {"q": index[:heads], "k": index[heads : heads + groups], "v": index[heads + groups :]}
+        if names.order is None:
+            raise InvalidInputError(
+                f"{named(names.q)}: expected --order for one tensor with queries, keys and values: turn (all queries, "
+                f"all keys, all values: GPT-2, Phi-3) or head (per head: BLOOM, GPT-NeoX), got none; shapes cannot tell"
+            )
+        parts = dict(zip("qkv", fused_rows(heads, groups, rank, names.order), strict=True))
         value_rank = rank
     else:
         parts = {"q": np.arange(q_rows).reshape(heads, rank), "k": np.arange(k_rows).reshape(groups, rank)}
@@ -105,6 +116,13 @@ def _layer(source: TensorSource, names: TensorNames, number: int, heads: int, gr
                 f"inputs, got {outputs} of {o_in}"
             )
         o_block = TensorSlice(named(names.o), np.arange(o_in).reshape(heads, value_rank), 1 - into)
+    norm = None
+    if names.norm is not None:
+        gain = named(names.norm)
+        if source.info(gain).shape != (dim,):
+            raise InvalidInputError(f"{gain}: expected a gain of {dim} numbers, got {list(source.info(gain).shape)}")
+        shift = re.sub("weight$", "bias", gain)
+        norm = NormRef("layer", gain, shift if shift != gain and source.has(shift) else None)
     return LayerRef(
         part="layer",
         layer=number,
@@ -120,5 +138,7 @@ def _layer(source: TensorSource, names: TensorNames, number: int, heads: int, gr
         k=TensorSlice(named(names.k), parts["k"], into),
         v=None if names.v is None else TensorSlice(named(names.v), parts["v"], into),
         o=None if names.o is None else o_block,
-        notes=("by given names: norms, biases and positions are not looked at; the scale is assumed 1/sqrt(rank)",),
+        query_norm=norm,
+        key_norm=norm,
+        notes=(f"by given names: {unseen} are not looked at; the scale is assumed 1/sqrt(rank)",),
     )

@@ -1,0 +1,208 @@
+"""Heads of a block: their number and rank, by the configuration's numbers and the shapes of the tensors.
+
+Shapes win. A number that the configuration states and the shapes contradict is an error that shows both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Int
+
+from rankwise.errors import InvalidInputError
+from rankwise.models.layouts.blocks import Block
+from rankwise.models.tensor_source import TensorSource
+from rankwise.shapes.config import ConfigPart
+
+Order = Literal["turn", "head", "codegen"]
+"""Of one tensor with queries, keys and values: all queries, all keys, all values; or per key head its queries, its key
+and its value; or CodeGen's, four blocks of (queries, values, keys)."""
+
+_HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads", "encoder_attention_heads",
+          "decoder_attention_heads", "encoder_num_attention_heads", "num_attention_heads_per_layer")  # fmt: skip
+_HEADS_OF = {
+    "encoder": ("encoder_attention_heads", "encoder_num_attention_heads", "num_encoder_attention_heads"),
+    "decoder": ("decoder_attention_heads", "decoder_num_attention_heads", "num_decoder_attention_heads"),
+}
+_RANK = ("head_dim", "d_kv", "d_head", "attention_head_dim", "attention_head_size", "dim_head", "kv_channels")
+_TEXT = ("text_config", "language_config", "llm_config", "thinker_config")
+
+
+class SizeError(InvalidInputError):
+    """Shapes that contradict the configuration."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The numbers of one block, and which rows of its tensors are whose."""
+
+    dim: int
+    context_dim: int
+    heads: int
+    kv_heads: int
+    rank: int
+    value_rank: int
+    rows: Mapping[str, Int[np.ndarray, "..."]]
+    """For q, k and v: the row of the stored tensor for every head and coordinate."""
+    transposed: bool
+    """Whether tensors are stored (in, out)."""
+    gated: bool
+    """Whether every query is followed by as many numbers that gate the output."""
+
+    def outputs(self) -> Int[np.ndarray, "H V"]:
+        """The column of the output matrix for every head and coordinate."""
+        return np.arange(self.heads * self.value_rank).reshape(self.heads, self.value_rank)
+
+
+def config_of(block: Block, config: ConfigPart) -> ConfigPart:
+    """The part of the configuration that speaks about the block."""
+    part = config
+    while True:
+        nested = [key for key, value in part.values.items() if isinstance(value, Mapping) and value]
+        chosen = next((key for key in nested if block.tower and block.tower in key), None)
+        if chosen is None and block.side in nested and not _stated(part, _HEADS):
+            chosen = block.side
+        if chosen is None and (block.tower is None or not _stated(part, _HEADS)):
+            chosen = next((key for key in _TEXT if key in nested), None)
+        if chosen is None:
+            return part
+        inner = part.nested(chosen)
+        family = inner.values.get("model_type", part.values.get("model_type"))
+        part = inner.with_defaults_of(family)
+
+
+def sizes_of(source: TensorSource, block: Block, config: ConfigPart, order: Order) -> Sizes:
+    """Numbers of the block that agree with all its shapes; an error with what was expected and found otherwise."""
+    problems: list[str] = []
+    for heads in head_numbers(block, config):
+        for rank in _ranks(config, heads):
+            try:
+                return _fused(source, block, config, heads, rank, order) if block.fused else _separate(
+                    source, block, config, heads, rank)  # fmt: skip
+            except SizeError as error:
+                problems.append(str(error))
+    if not problems:
+        raise SizeError(f"{block.q}: expected the number of heads ({', '.join(_HEADS[:4])}), got nothing")
+    raise SizeError(problems[0])
+
+
+def _separate(source: TensorSource, block: Block, config: ConfigPart, heads: int, rank: int | None) -> Sizes:
+    q_rows, dim = source.info(block.q).shape
+    k_rows, context = source.info(block.k).shape
+    outputs = None if block.o is None else source.info(block.o).shape
+    gated = rank is not None and q_rows == 2 * heads * rank and outputs is not None and outputs[1] == heads * rank
+    says = f"{heads} heads" + ("" if rank is None else f" of {rank}")
+    own = rank if rank is not None else q_rows // heads
+    stated = config.values.get("num_key_value_heads")
+    groups = stated if isinstance(stated, int) and k_rows == stated * own else max(k_rows // max(own, 1), 1)
+    if own < 1 or q_rows != heads * own * (2 if gated else 1):
+        raise _wrong(block.q, [heads * own if rank else heads, dim], says, [q_rows, dim])
+    if k_rows != groups * own or heads % groups or _denied(config, "num_key_value_heads", groups):
+        expected = stated if isinstance(stated, int) else heads
+        raise _wrong(block.k, [expected * own, context], f"{expected} key heads of {own}", [k_rows, context])
+    index = np.arange(q_rows).reshape(heads, -1)[:, :own]
+    rows = {"q": index, "k": np.arange(k_rows).reshape(groups, own)}
+    value_rank = own
+    if block.v is not None and outputs is not None:
+        v_rows, v_in = source.info(block.v).shape
+        value_rank = v_rows // groups
+        if v_rows != groups * value_rank or v_in != context or (len(outputs), outputs[-1]) != (2, heads * value_rank):
+            wanted = f"{groups} value heads, {heads} to the outputs"
+            raise _wrong(block.v, [groups * value_rank, context], wanted, [v_rows, v_in])
+        rows["v"] = np.arange(v_rows).reshape(groups, value_rank)
+    return Sizes(dim, context, heads, groups, own, value_rank, rows, transposed=False, gated=gated)
+
+
+def _fused(source: TensorSource, block: Block, config: ConfigPart, heads: int, rank: int | None, order: Order) -> Sizes:
+    shape = source.info(block.q).shape
+    outputs = None if block.o is None else source.info(block.o).shape
+    bias = next((name for name in bias_names(block, "q")[:1] if source.has(name)), None)
+    dim = _dim(config, shape)
+    transposed = shape[0] == dim and shape[1] != dim
+    if bias is not None and shape[0] != shape[1] and source.info(bias).shape[0] in shape:
+        transposed = source.info(bias).shape == (shape[1],)
+    total, dim = (shape[1], shape[0]) if transposed else shape
+    own = rank if rank is not None else dim // heads
+    slots = total // max(own, 1)
+    groups = (slots - heads) // 2
+    wanted = outputs is None or sorted(outputs) == sorted((dim, heads * own))
+    if slots * own != total or groups < 1 or heads + 2 * groups != slots or heads % groups or not wanted:
+        raise _wrong(
+            block.q, [3 * heads * own, dim], f"queries, keys and values of {heads} heads of {own}", list(shape)
+        )
+    if order == "codegen" and (heads % 4 or groups != heads):
+        raise _wrong(block.q, [3 * heads * own, dim], "a multiple of four heads", list(shape))
+    rows = dict(zip("qkv", fused_rows(heads, groups, own, order), strict=True))
+    return Sizes(dim, dim, heads, groups, own, own, rows, transposed=transposed, gated=False)
+
+
+def fused_rows(heads: int, groups: int, rank: int, order: Order) -> list[Int[np.ndarray, "..."]]:
+    """The rows of queries, keys and values [heads, rank] in one tensor that holds all three."""
+    every = np.arange((heads + 2 * groups) * rank)
+    if order == "codegen":
+        quarters = every.reshape(4, 3, heads // 4, rank)
+        return [quarters[:, part].reshape(heads, rank) for part in (0, 2, 1)]
+    if order == "head":
+        grouped = every.reshape(groups, heads // groups + 2, rank)
+        return [grouped[:, :-2].reshape(heads, rank), grouped[:, -2], grouped[:, -1]]
+    split = every.reshape(heads + 2 * groups, rank)
+    return [split[:heads], split[heads : heads + groups], split[heads + groups :]]
+
+
+def bias_names(block: Block, part: str) -> tuple[str, ...]:
+    """Where the bias of q, k or v may be: beside its weight, or apart (DeBERTa)."""
+    weight = getattr(block, part)
+    if weight is None:
+        return ()
+    beside = re.sub("weight$", "bias", weight)
+    return (beside,) if not block.fused else (beside, f"{block.path}{part}_bias")
+
+
+def head_numbers(block: Block, config: ConfigPart) -> list[int]:
+    """Candidates for the number of heads; lists have one for each stage."""
+    keys = (*_HEADS_OF.get(block.side or "", ()), *_HEADS)
+    found = []
+    for values in (config.values, config.values.get("attn_config")):
+        if not isinstance(values, Mapping):
+            continue
+        for key in keys:
+            value = values.get(key)
+            if isinstance(value, list) and block.numbers and block.numbers[0] < len(value):
+                value = value[block.numbers[0]]
+            if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**16:
+                found.append(value)
+    return list(dict.fromkeys(found))
+
+
+def _ranks(config: ConfigPart, heads: int) -> list[int | None]:
+    """Candidates for the rank: stated ones first; None: whatever the shapes give."""
+    stated = [config.values.get(key) for key in _RANK]
+    stated += [value for key, value in config.values.items() if key.endswith("head_dim") and not key.startswith("qk_")]
+    found = [value for value in stated if isinstance(value, int) and not isinstance(value, bool) and value > 0]
+    return list(dict.fromkeys(found)) or [None]
+
+
+def _dim(config: ConfigPart, shape: tuple[int, ...]) -> int:
+    keys = ("hidden_size", "n_embd", "d_model", "dim", "embed_dim", "emb_dim")
+    stated = [config.values.get(key) for key in keys]
+    return next((value for value in stated if isinstance(value, int) and value in shape), shape[-1])
+
+
+def _stated(part: ConfigPart, keys: tuple[str, ...]) -> bool:
+    return part.has(*keys)
+
+
+def _denied(config: ConfigPart, key: str, value: int) -> bool:
+    stated = config.values.get(key)
+    return isinstance(stated, int) and not isinstance(stated, bool) and stated != value
+
+
+def _wrong(name: str, expected: list[int], says: str, got: list[int]) -> SizeError:
+    return SizeError(
+        f"{name}: expected shape {expected}, because the configuration says {says}, got {got}; "
+        f"one of the two is wrong (see head_dim and the numbers of heads)"
+    )
