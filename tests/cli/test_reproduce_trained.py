@@ -70,7 +70,7 @@ def test_dry_run_trains_and_writes_nothing(tmp_path, capsys):
         (["vote", "--preset", "smoke", "--engine", "ray"], "--engine: expected a figure that is trained (figure1,"),
         (["vote", "--preset", "smoke", "--device", "cpu"], "--device: expected a figure that is trained (figure1,"),
         (["cliff", "--vectors", "v.npy"], "--vectors: expected an option of cliff (--seeds, --only, --sequences)"),
-        (["anisotropic", "--vectors", "none.npy"], "none.npy: expected a readable file of vectors, got: No such file"),
+        (["anisotropic", "--vectors", "none.npy"], "none.npy: expected a readable file of vectors, got no such file"),
     ],
 )
 def test_mistakes_are_named(arguments, message, capsys, tmp_path, monkeypatch):

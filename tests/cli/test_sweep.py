@@ -115,7 +115,7 @@ def test_missing_vectors_are_refused_before_anything_is_trained(rankwise, tmp_pa
     vectors = Path("v.npy").rename("moved.npy")
     code, out, err = rankwise("sweep", "v.toml")
     assert (code, out) == (2, "")
-    assert err.startswith("rankwise: v.npy: expected a readable file of vectors, got: No such file")
+    assert err.startswith("rankwise: v.npy: expected a readable file of vectors, got no such file")
     assert not (tmp_path / "runs").exists()
     vectors.rename("v.npy")
     assert rankwise("sweep", "v.toml")[0] == 0
@@ -171,7 +171,7 @@ def test_results_in_three_forms(rankwise, three):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("sweep", "nothing.toml"), "rankwise: nothing.toml: expected a readable file, got: No such file or directory"),
+        (("sweep", "nothing.toml"), "rankwise: nothing.toml: expected a spec, got no such file"),
         (("sweep", "three.toml", "--workers", "0"), "rankwise: --workers: expected at least 1, got 0"),
         (("status",), "rankwise: runs: expected a store, got no runs.db in it; name another with --store, or"),
         (("results", "--store", "x"), "rankwise: x: expected a store"),

@@ -105,10 +105,10 @@ def test_code_that_a_config_names_is_not_run_and_that_is_said(model, canary, cap
     assert "auto_map" in capsys.readouterr().out
     config["model_type"] = "evil"
     (model / "config.json").write_text(json.dumps(config))
-    error = refused(model, capsys)
-    assert "'evil'" in error
-    assert "llama" in error
-    assert "--q" in error
+    assert main(["audit", str(model)]) == 0
+    said = capsys.readouterr().out
+    assert "auto_map" in said
+    assert "by names alone" in said
     assert "modeling_evil" not in sys.modules
 
 
@@ -182,6 +182,7 @@ def test_a_shard_index_that_promises_what_no_shard_holds(model, capsys):
     (model / "model.safetensors.index.json").write_text(json.dumps(index))
     assert "missing.weight" in refused(model, capsys)
     index = {"weight_map": {WEIGHT: "model-00001-of-00002.safetensors"}}
+    (model / "model.safetensors").unlink()
     (model / "model.safetensors.index.json").write_text(json.dumps(index))
     assert "model-00001-of-00002.safetensors" in refused(model, capsys)
 
@@ -189,8 +190,8 @@ def test_a_shard_index_that_promises_what_no_shard_holds(model, capsys):
 LIES = {
     "head_dim": (16, ["[96, 42]", "[48, 42]", "6 heads of 16"]),
     "num_attention_heads": (12, ["[96, 42]", "[48, 42]", "12 heads of 8"]),
-    "num_key_value_heads": (3, ["[24, 42]", "[16, 42]", "3 heads of 8"]),
-    "hidden_size": (84, ["[84]", "[42]"]),
+    "num_key_value_heads": (3, ["[24, 42]", "[16, 42]", "3 key heads of 8"]),
+    "hidden_size": (84, ["a side of 84", "42]"]),
     "num_hidden_layers": (9, ["9 layers", "got 2"]),
 }
 

@@ -275,7 +275,7 @@ def test_unusable_data_is_refused_before_anything_is_planned(figure, tmp_path):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InvalidInputError, match=name):
             runs_of(figure, "smoke", data=str(tmp_path / name))
-    with pytest.raises(InvalidInputError, match="No such file"):
+    with pytest.raises(InvalidInputError, match="no such file"):
         runs_of(figure, "smoke", data=str(tmp_path / "nowhere"))
 
 

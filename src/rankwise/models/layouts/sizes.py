@@ -78,6 +78,7 @@ def config_of(block: Block, config: ConfigPart) -> ConfigPart:
 def sizes_of(source: TensorSource, block: Block, config: ConfigPart, order: Order) -> Sizes:
     """Numbers of the block that agree with all its shapes; an error with what was expected and found otherwise."""
     problems: list[str] = []
+    _require_dim(source, config)
     for heads in head_numbers(block, config):
         for rank in _ranks(config, heads):
             try:
@@ -166,23 +167,22 @@ def head_numbers(block: Block, config: ConfigPart) -> list[int]:
     """Candidates for the number of heads; lists have one for each stage."""
     keys = (*_HEADS_OF.get(block.side or "", ()), *_HEADS)
     found = []
-    for values in (config.values, config.values.get("attn_config")):
-        if not isinstance(values, Mapping):
+    for part in (config, config.nested("attn_config") if config.has("attn_config") else None):
+        if part is None:
             continue
         for key in keys:
-            value = values.get(key)
+            value = part.values.get(key)
             if isinstance(value, list) and block.numbers and block.numbers[0] < len(value):
-                value = value[block.numbers[0]]
-            if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**16:
-                found.append(value)
+                part = ConfigPart(part.values | {key: value[block.numbers[0]]}, part.path)
+            if part.has(key):
+                found.append(part.number(key))
     return list(dict.fromkeys(found))
 
 
 def _ranks(config: ConfigPart, heads: int) -> list[int | None]:
     """Candidates for the rank: stated ones first; None: whatever the shapes give."""
-    stated = [config.values.get(key) for key in _RANK]
-    stated += [value for key, value in config.values.items() if key.endswith("head_dim") and not key.startswith("qk_")]
-    found = [value for value in stated if isinstance(value, int) and not isinstance(value, bool) and value > 0]
+    own = [key for key in config.values if key.endswith("head_dim") and not key.startswith("qk_")]
+    found = [config.number(key) for key in (*_RANK, *own) if config.has(key)]
     return list(dict.fromkeys(found)) or [None]
 
 
@@ -190,6 +190,18 @@ def _dim(config: ConfigPart, shape: tuple[int, ...]) -> int:
     keys = ("hidden_size", "n_embd", "d_model", "dim", "embed_dim", "emb_dim")
     stated = [config.values.get(key) for key in keys]
     return next((value for value in stated if isinstance(value, int) and value in shape), shape[-1])
+
+
+def _require_dim(source: TensorSource, config: ConfigPart) -> None:
+    """Blocks may be narrower or wider than the residual stream, but some tensor has its dimension."""
+    if isinstance(config.values.get("hidden_size"), int):
+        dim = config.number("hidden_size")
+        if not any(dim in info.shape for info in source.tensors.values()):
+            name, info = next(iter(source.tensors.items()))
+            raise SizeError(
+                f"expected tensors with a side of {dim}, because the configuration says hidden_size {dim}, got none, "
+                f"{name} has {list(info.shape)}"
+            )
 
 
 def _stated(part: ConfigPart, keys: tuple[str, ...]) -> bool:
@@ -204,5 +216,5 @@ def _denied(config: ConfigPart, key: str, value: int) -> bool:
 def _wrong(name: str, expected: list[int], says: str, got: list[int]) -> SizeError:
     return SizeError(
         f"{name}: expected shape {expected}, because the configuration says {says}, got {got}; "
-        f"one of the two is wrong (see head_dim and the numbers of heads)"
+        f"one of the two is wrong (see num_attention_heads, num_key_value_heads, head_dim)"
     )
