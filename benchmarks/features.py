@@ -20,7 +20,7 @@ from rich.console import Console
 from scipy.sparse.linalg import cg
 from threadpoolctl import threadpool_limits
 
-from rankwise.theory.kernels import head_accuracy, optimal_weights, random_features
+from rankwise.theory import head_accuracy, optimal_weights, random_features
 
 DIM, HEADS, MANY_HEADS = 64, 16_384, 65_536
 

@@ -15,8 +15,7 @@ from torch import Tensor
 from transformers import DynamicCache, StaticCache
 
 from benchmarks.timing import in_turns, ratio
-from rankwise.nn import TokenModel
-from rankwise.nn.transformers_export import export_transformer
+from rankwise.nn import TokenModel, export_transformer
 from rankwise.spec import ModelSpec, TokenInterface
 
 LAYERS, DIM, VOCABULARY, PROMPT, NEW_TOKENS = 6, 512, 1000, 16, 256

@@ -14,11 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.sweeps import sweep_of_nothing
-from rankwise.sweep.engines.ray import RayEngine
-from rankwise.sweep.plan import plan_sweep
-from rankwise.sweep.progress import Silent, Tally
-from rankwise.sweep.runner import run_plan
-from rankwise.sweep.store import open_store
+from rankwise.sweep import RayEngine, Silent, Tally, open_store, plan_sweep, run_plan
 
 RUNS = 2000
 MARKS = (1000, 2000, 5000, 10_000)

@@ -20,9 +20,8 @@ import numpy as np
 from benchmarks import ray_runs
 from rankwise.recipes import figure1
 from rankwise.spec import NeighborSpec, RunSpec, heads_for_budget
-from rankwise.sweep.progress import duration
-from rankwise.sweep.run_time import Rate, run_calls, run_flops, run_scores, run_seconds
-from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity, paper
+from rankwise.sweep import Rate, duration, run_calls, run_flops, run_scores, run_seconds
+from rankwise.train import PAPER_SEQUENCES, Cell, capacity, paper
 
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
 WORKERS = (8, 64, 512)
@@ -73,7 +72,7 @@ def measure_rate(steps: int = 8) -> Rate:
     import torch
     from scipy.optimize import nnls
 
-    from rankwise.train.loop import Training
+    from rankwise.train import Training
 
     torch.set_num_threads(1)
     rows, took = [], []

@@ -14,11 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rankwise.spec import Axis, ModelSpec, NeighborSpec, OptimSpec, RunSpec, SweepSpec
-from rankwise.sweep.engines.local import LocalEngine
-from rankwise.sweep.plan import plan_sweep
-from rankwise.sweep.results import result_table, to_csv
-from rankwise.sweep.runner import run_plan
-from rankwise.sweep.store import open_store, read_store
+from rankwise.sweep import LocalEngine, open_store, plan_sweep, read_store, result_table, run_plan, to_csv
 
 RUNS = 5000
 

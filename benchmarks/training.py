@@ -62,7 +62,7 @@ def worker(seconds: float) -> None:
     """Peak and speeds of one process in short turns, so that a noisy neighbour slows a step and the peak alike."""
     import torch
 
-    from rankwise.train.memory import keep_freed_memory
+    from rankwise.train import keep_freed_memory
 
     torch.set_num_threads(1)
     keep_freed_memory()

@@ -14,8 +14,7 @@ import torch
 import tyro
 
 from rankwise.errors import RankwiseError
-from rankwise.nn import Transformer
-from rankwise.nn.transformers_export import export_transformer
+from rankwise.nn import Transformer, export_transformer
 from rankwise.spec import ModelSpec
 
 

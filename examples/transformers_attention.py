@@ -13,9 +13,9 @@ import transformers
 import tyro
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3Config
 
-from rankwise.measure.rank import hardmax_rank
-from rankwise.nn.transformers_attention import register_attention
-from rankwise.theory.saturation import hardmax_rank_mean
+from rankwise.measure import hardmax_rank
+from rankwise.nn import register_attention
+from rankwise.theory import hardmax_rank_mean
 
 SIZES = {
     "vocab_size": 97, "hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 6,

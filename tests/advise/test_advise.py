@@ -9,8 +9,8 @@ import pytest
 
 from rankwise.advise.advice import advice_document, advise, resources_of
 from rankwise.advise.inputs import situation
+from rankwise.advise.removal import TakenAway, taken_away
 from rankwise.advise.resources import flash_tile, resources, rounded_up, roundings
-from rankwise.advise.taken_away import TakenAway, taken_away
 from rankwise.audit.audit import audit_weights
 from rankwise.audit.report import read_report
 from rankwise.cli import main

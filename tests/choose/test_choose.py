@@ -10,7 +10,7 @@ from rankwise.advise.advice import advise
 from rankwise.advise.inputs import situation
 from rankwise.choose.document import read_choice
 from rankwise.choose.presets import PRESETS, pick_preset
-from rankwise.choose.search import planned_runs, search
+from rankwise.choose.search import planned_runs, search_shapes
 from rankwise.choose.shapes import WITHIN, Budget, HeadShape, shapes_within
 from rankwise.cli import main
 from rankwise.errors import InvalidInputError
@@ -69,7 +69,7 @@ def test_the_best_shape_of_every_rank_is_trained_in_full(budget):
         return abs(of.rank - 4) + 0.1 * abs(of.value_rank - of.rank) + 0.01 * of.kv_heads / of.heads + 0.001 * run.seed
 
     seen = []
-    found = search(budget, SMOKE, TEXT, fake_training(loss, seen))
+    found = search_shapes(budget, SMOKE, TEXT, fake_training(loss, seen))
     shapes = shapes_within(budget, dim=SMOKE.dim, layers=SMOKE.layers)
     assert [len(sweep.runs) for sweep in seen] == [len(shapes), 2 * len({shape.rank for shape in shapes})]
     assert found.best.rank == 4
@@ -85,13 +85,13 @@ def test_the_best_shape_of_every_rank_is_trained_in_full(budget):
 
 
 def test_a_flat_optimum_is_called_flat():
-    found = search(BUDGETS[0], SMOKE, TEXT, fake_training(lambda run: 2.0 + 0.001 * run.model.rank, []))
+    found = search_shapes(BUDGETS[0], SMOKE, TEXT, fake_training(lambda run: 2.0 + 0.001 * run.model.rank, []))
     assert "The optimum is flat" in found.flatness
 
 
 def test_the_plan_is_no_cheaper_than_the_search():
     seen = []
-    search(BUDGETS[0], SMOKE, TEXT, fake_training(lambda run: run.model.rank, seen))
+    search_shapes(BUDGETS[0], SMOKE, TEXT, fake_training(lambda run: run.model.rank, seen))
     planned = planned_runs(BUDGETS[0], SMOKE, TEXT)
     assert len(planned) == sum(len(sweep.runs) for sweep in seen)
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from rankwise.cli import main
-from rankwise.recipes.registry import computed_figure
+from rankwise.recipes.registry import computed_recipe
 
 FIGURES = ("bound", "exponent", "features", "representation")
 
@@ -32,6 +32,6 @@ def test_a_figure_is_computed_and_drawn(figure, tmp_path, capsys):
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_missing_extra_is_named_before_the_work(figure, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(computed_figure(figure), "compute", lambda *_: pytest.fail("computed what cannot be drawn"))
+    monkeypatch.setattr(computed_recipe(figure), "compute", lambda *_: pytest.fail("computed what cannot be drawn"))
     assert main(["reproduce", figure, "--preset", "smoke", "--out", str(tmp_path)]) == 2
     assert "pip install 'rankwise[report]'" in capsys.readouterr().err

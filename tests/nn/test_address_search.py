@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
 from rankwise.errors import InvalidInputError
-from rankwise.nn.address_search import address_search, turned_addresses
+from rankwise.nn.addresses import address_search, turned_addresses
 
 STEPS = ((30.0, 8.0), (20.0, 4.0))
 

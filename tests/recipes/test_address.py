@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rankwise.nn.address_search import address_search, turned_addresses
+from rankwise.nn.addresses import address_search, turned_addresses
 from rankwise.recipes.closed_form import address
 from rankwise.tasks import FarthestNeighbor
 from rankwise.train.address_fit import fit_search

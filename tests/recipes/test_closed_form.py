@@ -13,7 +13,7 @@ from rankwise.errors import InvalidInputError
 from rankwise.recipes.closed_form import barrier, laws, random_weights, vote
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, lines_of, select
-from rankwise.recipes.registry import COMPUTED, computed_figure
+from rankwise.recipes.registry import COMPUTED, computed_recipe
 from rankwise.theory.depth import majority_accuracy
 
 
@@ -36,15 +36,15 @@ def test_every_figure_says_its_command_its_cost_and_its_presets(name: str) -> No
     words = import_module(COMPUTED[name]).__doc__
     assert f"rankwise reproduce {name} --preset laptop" in words
     assert "on one core" in words
-    assert computed_figure(name).name == name
-    assert {"smoke", "laptop"} <= set(computed_figure(name).presets)
+    assert computed_recipe(name).name == name
+    assert {"smoke", "laptop"} <= set(computed_recipe(name).presets)
 
 
 def test_an_unknown_figure_or_preset_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"^figure: .*did you mean 'barrier'"):
-        computed_figure("barier")
+        computed_recipe("barier")
     with pytest.raises(InvalidInputError, match=r"^--preset: expected one of smoke, laptop, got 'night'"):
-        computed_figure("vote").write("night", "command", tmp_path)
+        computed_recipe("vote").write("night", "command", tmp_path)
 
 
 def test_vote() -> None:

@@ -3,7 +3,7 @@ import pytest
 from rankwise.recipes import figure4
 from rankwise.recipes.figure4 import FIGURE, PRESETS, TESTED
 from rankwise.recipes.rows import points_of
-from rankwise.sweep.exact_head import exact_head
+from rankwise.sweep.exact_solution import exact_head
 from recipe_rows import trained, trained_here
 
 

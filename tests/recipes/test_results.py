@@ -3,7 +3,7 @@
 import csv
 from pathlib import Path
 
-from rankwise.recipes.registry import TRAINED, trained_figure
+from rankwise.recipes.registry import TRAINED, trained_recipe
 from rankwise.spec import TextSpec, vary
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -19,7 +19,7 @@ def kept():
 
 def run_ids(figure, preset):
     """The ids that HEAD gives the runs of a figure, with the text that the kept ones were trained on."""
-    runs = trained_figure(figure).sweep(preset).expand()
+    runs = trained_recipe(figure).sweep(preset).expand()
     return {(vary(r, {"task.sha256": CORPUS_SHA256}) if isinstance(r.task, TextSpec) else r).id for r in runs}
 
 

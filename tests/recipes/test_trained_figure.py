@@ -6,13 +6,13 @@ import pytest
 
 from rankwise.errors import InvalidInputError
 from rankwise.recipes.cliff import FIGURE as CLIFF
-from rankwise.recipes.registry import TRAINED, trained_figure
+from rankwise.recipes.registry import TRAINED, trained_recipe
 from recipe_rows import points_from, trained
 
 
 @pytest.fixture(params=list(TRAINED))
 def figure(request):
-    return trained_figure(request.param)
+    return trained_recipe(request.param)
 
 
 def test_every_figure_is_complete_and_its_presets_have_their_seeds(figure):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fake_runs import instant
-from rankwise.sweep.printable import one_line, printable, spreadsheet_cell
+from rankwise.sweep.plain_text import one_line, printable, spreadsheet_cell
 from rankwise.sweep.results import columns_of, result_table, telling_columns, to_csv
 from rankwise.sweep.store import read_store
 from spec_examples import seeds_sweep

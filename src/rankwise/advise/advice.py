@@ -23,8 +23,7 @@ from rankwise.advise.resources import Resources, Rounding, resources, roundings,
 from rankwise.advise.statement import Statement
 from rankwise.advise.this_model import about_this_model
 from rankwise.shapes import ModelShape, published_shapes
-from rankwise.theory.bounds import TRIVIAL_ERROR, error_lower_bound, rank_required
-from rankwise.theory.saturation import Saturation, saturation_dim
+from rankwise.theory import TRIVIAL_ERROR, Saturation, error_lower_bound, rank_required, saturation_dim
 
 FORMAT = "rankwise-advice/2"
 _NEIGHBOURS = 3

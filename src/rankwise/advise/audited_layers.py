@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from rankwise.audit.report import AuditReport, LayerReport
+from rankwise.audit import AuditReport, LayerReport
 from rankwise.errors import InvalidInputError
 from rankwise.shapes import ModelShape
 

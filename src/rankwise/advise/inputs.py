@@ -8,15 +8,14 @@ from pathlib import Path
 
 from rankwise.advise.audited_layers import audited_shape, counted_layers, differing_windows, widest_mask
 from rankwise.advise.measured_need import MeasuredNeed
-from rankwise.advise.taken_away import TakenAway
-from rankwise.audit.report import LATENT_NOTE, AuditReport
-from rankwise.choose.document import Choice
+from rankwise.advise.removal import TakenAway
+from rankwise.audit import LATENT_NOTE, AuditReport
+from rankwise.choose import Choice
 from rankwise.errors import InvalidInputError, require_int
-from rankwise.need.document import NeedReport
-from rankwise.shapes import ModelShape, read_config
-from rankwise.shapes.use import context_length, generates
-from rankwise.spec.strict_json import read_json_object
-from rankwise.theory.occupancy import visible_reach
+from rankwise.need import NeedReport
+from rankwise.shapes import ModelShape, context_length, generates, read_config
+from rankwise.spec import read_json_object
+from rankwise.theory import visible_reach
 
 _DEFAULT_TARGET = 0.1
 _DEFAULT_LENGTH = 1024

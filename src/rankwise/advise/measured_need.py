@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rankwise.need.document import NeedReport
+from rankwise.need import NeedReport
 
 
 @dataclass(frozen=True, kw_only=True)

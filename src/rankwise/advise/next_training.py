@@ -15,10 +15,9 @@ from rankwise.advise.inputs import Situation
 from rankwise.advise.measured_need import MeasuredNeed
 from rankwise.advise.resources import FLASH_LIMIT, STEP, flash_tile, rounded_up
 from rankwise.advise.statement import Statement
-from rankwise.choose.document import NOT_PROVED
+from rankwise.choose import NOT_PROVED
 from rankwise.shapes import ModelShape
-from rankwise.theory.bounds import error_lower_bound
-from rankwise.theory.saturation import Saturation
+from rankwise.theory import Saturation, error_lower_bound
 
 _MOST = 3
 _CLOSE = 1.25  # a rank within this factor is not worth a change

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankwise.advise.inputs import Situation
-from rankwise.theory.saturation import Saturation
+from rankwise.theory import Saturation
 
 _CLOSE = 1.25
 

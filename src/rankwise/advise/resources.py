@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rankwise.errors import require_choice
-from rankwise.shapes import ModelShape
-from rankwise.shapes.shape import STATE_BYTES
+from rankwise.shapes import STATE_BYTES, ModelShape
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
 FLASH_LIMIT = 256

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankwise.advise.inputs import Situation
+from rankwise.advise.removal import TakenAway
 from rankwise.advise.statement import Statement
-from rankwise.advise.taken_away import TakenAway
 
 _CLOSE = 1.25  # a rank within this factor is not worth a change
 

@@ -8,6 +8,6 @@ from rankwise.api.auditing import Audit, audit
 from rankwise.api.needing import Need, need
 from rankwise.api.reducing import Reducing, reduce
 from rankwise.api.result import Result
-from rankwise.reduce.saved import load_reduced
+from rankwise.reduce import load_reduced
 
 __all__ = ["Advising", "Audit", "Need", "Reducing", "Result", "advise", "audit", "load_reduced", "need", "reduce"]

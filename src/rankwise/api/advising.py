@@ -6,19 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankwise.advise.advice import Advice, advice_document
-from rankwise.advise.advice import advise as advise_about
-from rankwise.advise.inputs import situation
-from rankwise.advise.taken_away import taken_away
+from rankwise.advise import Advice, advice_document, situation, taken_away
+from rankwise.advise import advise as advise_about
 from rankwise.api.auditing import Audit, audit
 from rankwise.api.needing import Need
 from rankwise.api.reducing import Reducing
 from rankwise.api.result import Result, Rows
-from rankwise.audit.report import FORMAT as AUDIT_FORMAT
-from rankwise.audit.report import AuditReport, read_report
-from rankwise.need.document import NeedReport, read_need
-from rankwise.reduce.document import Reduction, read_reduction
-from rankwise.spec.strict_json import read_json_object
+from rankwise.audit import FORMAT as AUDIT_FORMAT
+from rankwise.audit import AuditReport, read_report
+from rankwise.need import NeedReport, read_need
+from rankwise.reduce import Reduction, read_reduction
+from rankwise.spec import read_json_object
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,7 +58,7 @@ class Advising(Result):
 
     def figure(self) -> Figure:
         """The ranks side by side."""
-        from rankwise.report.advice import draw_ranks
+        from rankwise.report import draw_ranks
 
         return draw_ranks(self.rows)
 

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from rankwise.api.models import in_memory, pieces_of, running
 from rankwise.api.result import Result, Rows
-from rankwise.audit.report import AuditReport, Ranks
+from rankwise.audit import AuditReport, Ranks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor, nn
 
-    from rankwise.models.layouts import TensorNames
-    from rankwise.models.tensor_source import TensorSource
+    from rankwise.models import TensorNames, TensorSource
 
 
 class Audit(Result):
@@ -73,7 +72,7 @@ class Audit(Result):
 
     def figure(self) -> Figure:
         """Every head's effective rank as a share of that of random weights, layer by layer."""
-        from rankwise.report.audit import draw_audit
+        from rankwise.report import draw_audit
 
         return draw_audit(self.report)
 
@@ -84,7 +83,7 @@ class Audit(Result):
     def page(self, path: Path | str = "audit.html") -> Path:
         """The page of ``rankwise audit``; needs the extra ``report``."""
         from rankwise.cli.page import page_content
-        from rankwise.report.html import write_page
+        from rankwise.report import write_page
 
         return write_page(page_content(audit=self.report), Path(path))
 
@@ -124,10 +123,8 @@ def audit(
         length: Tokens of a piece of text; 256 if not given.
         pieces: How many pieces of text at most.
     """
-    from rankwise.audit.audit import audit_weights
-    from rankwise.models.files.source import open_model
-    from rankwise.models.layouts import TensorNames, place
-    from rankwise.models.tensor_source import as_source
+    from rankwise.audit import audit_weights
+    from rankwise.models import TensorNames, as_source, open_model, place
 
     source: TensorSource
     if in_memory(model):
@@ -140,8 +137,8 @@ def audit(
     report = audit_weights(source, place(source, asked))
     if text is None and tokens is None:
         return Audit(report)
-    from rankwise.audit.attention import attention_report, measure_attention
-    from rankwise.models.running.losses import run_sanity
+    from rankwise.audit import attention_report, measure_attention
+    from rankwise.models import run_sanity
 
     with running(to_run, tokenizer) as runs:
         read = pieces_of(runs, text, tokens, length=length, limit=pieces)

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from rankwise.models.running.loading import Objective
-    from rankwise.models.running.model import RunningModel
-    from rankwise.models.running.texts import Pieces
+    from rankwise.models import Objective, Pieces, RunningModel
 
 _OBJECTIVES: tuple[tuple[str, Objective], ...] = (
     ("CausalLM", "causal"),
@@ -36,7 +34,7 @@ def in_memory(model: object) -> bool:
 @contextmanager
 def running(model: nn.Module | str | Path, tokenizer: Any) -> Iterator[RunningModel]:
     """The model ready to be run and watched; a module in memory is afterwards as it was before."""
-    from rankwise.models.running.model import load_running, running_from
+    from rankwise.models import load_running, running_from
 
     if isinstance(model, str | Path):
         yield load_running(Path(model))
@@ -68,7 +66,7 @@ def pieces_of(
 ) -> Pieces:
     """Token ids [pieces, length], and where they come from."""
     from rankwise.cli.reading_texts import read_pieces
-    from rankwise.models.running.texts import Pieces
+    from rankwise.models import Pieces
 
     if tokens is not None and not isinstance(tokens, str | Path):
         if text is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rankwise.api.models import pieces_of, running
 from rankwise.api.result import Result, Rows
 from rankwise.errors import InvalidInputError, ShapeError
-from rankwise.need.document import NeedReport, NeedSource
+from rankwise.need import NeedReport, NeedSource
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,7 +73,7 @@ class Need(Result):
 
     def figure(self) -> Figure:
         """Error and recall against rank."""
-        from rankwise.report.need import draw_need
+        from rankwise.report import draw_need
 
         return draw_need(self.report)
 
@@ -84,7 +84,7 @@ class Need(Result):
     def page(self, path: Path | str = "need.html") -> Path:
         """The page of ``rankwise need``; needs the extra ``report``."""
         from rankwise.cli.page import page_content
-        from rankwise.report.html import write_page
+        from rankwise.report import write_page
 
         return write_page(page_content(need=self.report), Path(path))
 
@@ -135,8 +135,7 @@ def need(
         steps: Steps of training a form; 0 keeps to the SVD.
         seed: Of everything random.
     """
-    from rankwise.need.measurement import NeedSettings, measure_need
-    from rankwise.need.report import need_report
+    from rankwise.need import NeedSettings, measure_need, need_report
 
     settings = NeedSettings(
         target=target, candidates=candidates, similarity=similarity, heads=heads, steps=steps, seed=seed
@@ -144,8 +143,8 @@ def need(
     if _is_model(vectors):
         if text is None and tokens is None:
             raise InvalidInputError("need: expected text or tokens with a model, to have something to run it on")
-        from rankwise.models.running.losses import run_sanity
-        from rankwise.need.model import measure_model_need
+        from rankwise.models import run_sanity
+        from rankwise.need import measure_model_need
 
         with running(vectors, tokenizer) as runs:
             read = pieces_of(runs, text, tokens, length=length, limit=texts)
@@ -185,7 +184,7 @@ def _rows_of(what: str, given: Any, tensor: str | None, seed: int) -> tuple[Tens
     import torch
 
     if isinstance(given, str | Path):
-        from rankwise.need.vectors import read_vectors
+        from rankwise.need import read_vectors
 
         read = read_vectors(Path(given), tensor, seed=seed)
         return read.rows, Path(given).name, read.total

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rankwise.api.result import Result, Rows
 from rankwise.errors import InvalidInputError
-from rankwise.reduce.document import Reduction
+from rankwise.reduce import Reduction
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import nn
 
-    from rankwise.models.running.model import RunningModel
-    from rankwise.reduce.reduction import Texts
+    from rankwise.models import RunningModel
+    from rankwise.reduce import Texts
 
 Files = str | Path | Sequence[str | Path]
 
@@ -41,14 +41,13 @@ class Reducing(Result):
     @property
     def rows(self) -> Rows:
         """The frontier, one row per method and share, where it was measured; else the summary."""
-        from rankwise.report.reduction import frontier_rows
+        from rankwise.report import frontier_rows
 
         return frontier_rows(self.report) if self.report.frontier else self.summary
 
     def figure(self) -> Figure:
         """Cost against what is kept; needs ``frontier=True``."""
-        from rankwise.report.figures import house_style
-        from rankwise.report.reduction import draw_frontier
+        from rankwise.report import draw_frontier, house_style
 
         if not self.report.frontier:
             raise InvalidInputError("figure: expected a frontier to draw, got none; reduce with frontier=True")
@@ -61,7 +60,7 @@ class Reducing(Result):
 
     def load(self) -> nn.Module:
         """The reduced model, from the folder it was written to."""
-        from rankwise.reduce.saved import load_reduced
+        from rankwise.reduce import load_reduced
 
         if self.folder is None:
             raise InvalidInputError("load: expected a folder that the model was written to, got none; reduce with out=")
@@ -110,8 +109,7 @@ def reduce(
         options: ``allocation``, ``heal``, ``context``, ``recall`` and ``frontier`` of ``ReductionOptions``.
     """
     from rankwise.cli.reduce import divided, pieces_to_run
-    from rankwise.reduce.options import ReductionOptions
-    from rankwise.reduce.reduction import reduce_model
+    from rankwise.reduce import ReductionOptions, reduce_model
 
     if not isinstance(model, str | Path):
         raise InvalidInputError(

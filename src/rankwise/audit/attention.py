@@ -30,10 +30,8 @@ from torch import Tensor
 from rankwise.audit.mask_baseline import SeenMask, barrier, random_head_rank, seen_mask
 from rankwise.audit.report import AttentionBaseline, AttentionOfHead, AttentionOfLayer, AttentionReport
 from rankwise.measure import effective_rank, energy_rank, hardmax_rank, numerical_rank, stable_rank
-from rankwise.models.running.model import AttentionCall, RunningModel
-from rankwise.models.running.sanity import RunSanity
-from rankwise.models.running.texts import texts_a_pass
-from rankwise.nn.factored import FactoredMatrix
+from rankwise.models import AttentionCall, RunningModel, RunSanity, texts_a_pass
+from rankwise.nn import FactoredMatrix
 
 _ROUNDING = 1e-12  # of squared probabilities in float32: uniform attention deviates from itself by less
 

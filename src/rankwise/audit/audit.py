@@ -21,10 +21,8 @@ from rankwise.audit.report import (
     NotAudited,
 )
 from rankwise.audit.spectra import Forms, ov_forms, qk_forms, ranks_of, with_amplitude
-from rankwise.models.layouts import LayerRef, LayerWeights, Placement, load_layer, place
-from rankwise.models.tensor_source import TensorSource, as_source
-from rankwise.shapes.shape import LatentShape
-from rankwise.shapes.use import context_length
+from rankwise.models import LayerRef, LayerWeights, Placement, TensorSource, as_source, load_layer, place
+from rankwise.shapes import LatentShape, context_length
 
 _DISTANCES = (1, 16, 256, 4096)
 """How far back the keys of a rotary head are looked at, besides 0."""

@@ -23,8 +23,8 @@ from jaxtyping import Float
 
 from rankwise.audit.report import Baseline, ChanceInterval
 from rankwise.audit.spectra import ranks_of, with_amplitude, with_typical_latent
-from rankwise.models.layouts import LayerWeights, Norm
-from rankwise.nn.factored import FactoredMatrix
+from rankwise.models import LayerWeights, Norm
+from rankwise.nn import FactoredMatrix
 
 _WORK = 2**23  # of r^3 units: 1024 draws up to rank 20, 256 at rank 32
 _FEWEST, _MOST = 64, 1024

@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from rankwise.theory.expected_rank import expected_hardmax_rank
-from rankwise.theory.occupancy import hardmax_rank_mean
+from rankwise.theory import expected_hardmax_rank, hardmax_rank_mean
 
 
 @dataclass(frozen=True, kw_only=True)

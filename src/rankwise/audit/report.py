@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankwise.models.running.sanity import RunSanity
-from rankwise.shapes.shape import LatentShape
-from rankwise.spec.document import read_document, to_document, write_document
-from rankwise.spec.fields import Words
+from rankwise.models import RunSanity
+from rankwise.shapes import LatentShape
+from rankwise.spec import Words, read_document, to_document, write_document
 
 FORMAT = "rankwise-audit/1"
 LATENT_NOTE = "latent attention"

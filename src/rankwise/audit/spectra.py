@@ -21,8 +21,8 @@ from torch import Tensor
 
 from rankwise.audit.report import Ranks
 from rankwise.measure import effective_rank, energy_rank, numerical_rank, stable_rank
-from rankwise.models.layouts import LayerWeights, Rope
-from rankwise.nn.rotary import rotate
+from rankwise.models import LayerWeights, Rope
+from rankwise.nn import rotate
 
 _CHUNK_BYTES = 64 * 2**20
 _HEADS_AT_ONCE = 8

@@ -9,8 +9,7 @@ from typing import Any
 
 from rankwise.choose.shapes import Budget, BudgetKind, HeadShape
 from rankwise.errors import InvalidInputError
-from rankwise.spec.document import read_document, to_document, write_document
-from rankwise.spec.fields import Words
+from rankwise.spec import Words, read_document, to_document, write_document
 
 FORMAT = "rankwise-choice/1"
 FLAT = 0.01

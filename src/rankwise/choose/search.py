@@ -16,13 +16,13 @@ from rankwise.choose.presets import Preset, Rung
 from rankwise.choose.shapes import Budget, HeadShape, shapes_within
 from rankwise.estimate import Estimate
 from rankwise.spec import RunSpec, SweepSpec, TextSpec
-from rankwise.sweep.trained import TrainedRun
+from rankwise.sweep import TrainedRun
 
 Train = Callable[[SweepSpec], Sequence[TrainedRun]]
 """Trains what is missing of a sweep and returns all of its runs."""
 
 
-def search(budget: Budget, preset: Preset, text: TextSpec, train: Train) -> BudgetSearch:
+def search_shapes(budget: Budget, preset: Preset, text: TextSpec, train: Train) -> BudgetSearch:
     """The loss of the best shape of every rank at ``budget``."""
     shapes = shapes_within(budget, dim=preset.dim, layers=preset.layers)
     trained: list[TrainedShape] = []

@@ -10,9 +10,7 @@ from rankwise.cli.output import console, print_json, short
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rankwise.advise.advice import Advice
-    from rankwise.advise.resources import Resources
-    from rankwise.advise.statement import Statement
+    from rankwise.advise import Advice, Resources, Statement
 
 
 def advise(
@@ -65,14 +63,12 @@ def advise(
         dtype: Type of cached keys and values.
         json: Print one JSON object instead of text.
     """
-    from rankwise.advise.advice import advice_document
-    from rankwise.advise.advice import advise as advise_about
-    from rankwise.advise.inputs import situation
-    from rankwise.advise.taken_away import taken_away
-    from rankwise.audit.report import read_report
-    from rankwise.choose.document import read_choice
-    from rankwise.need.document import read_need
-    from rankwise.reduce.document import read_reduction
+    from rankwise.advise import advice_document, situation, taken_away
+    from rankwise.advise import advise as advise_about
+    from rankwise.audit import read_report
+    from rankwise.choose import read_choice
+    from rankwise.need import read_need
+    from rankwise.reduce import read_reduction
 
     advice = advise_about(
         situation(
@@ -148,7 +144,7 @@ def _print_statements(advice: Advice, statements: Sequence[Statement]) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from rankwise.advise.advice import resources_of
+    from rankwise.advise import resources_of
 
     out = console()
     for number, one in enumerate(statements, 1):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
-from rankwise.audit.report import AttentionOfHead, AttentionOfLayer, AttentionReport
+from rankwise.audit import AttentionOfHead, AttentionOfLayer, AttentionReport
 from rankwise.cli.output import console
 from rankwise.cli.sanity_lines import print_sanity
 

@@ -13,8 +13,8 @@ from rankwise.cli.output import print_json, require_target
 from rankwise.errors import InvalidInputError, require_int
 
 if TYPE_CHECKING:
-    from rankwise.audit.report import AttentionReport
-    from rankwise.models.layouts import LayerRef, TensorNames
+    from rankwise.audit import AttentionReport
+    from rankwise.models import LayerRef, TensorNames
 
 
 def audit(
@@ -86,8 +86,7 @@ def audit(
         if file is not None:
             require_target(option, file)
     names = _names(q, k, v, o, heads, kv_heads, head_dim, transposed, causal, order, norm)
-    from rankwise.models.files.source import open_model
-    from rankwise.models.layouts import place
+    from rankwise.models import open_model, place
 
     source = open_model(model, config=config, download=download)
     runs = bool(text) or tokens is not None
@@ -98,7 +97,7 @@ def audit(
             raise
         placement, unknown = None, str(error)  # a model can be run without knowing how its weights are laid out
     run = _ready_to_run(source.path, text, tokens, length, pieces) if runs else None
-    from rankwise.audit.audit import audit_weights, report_without_weights
+    from rankwise.audit import audit_weights, report_without_weights
 
     if placement is None:
         report = report_without_weights(source, unknown)
@@ -128,11 +127,10 @@ def _ready_to_run(
     model: Path, text: tuple[Path, ...], tokens: Path | None, length: int | None, pieces: int
 ) -> Callable[[], AttentionReport]:
     """Loads the model and reads its texts, where mistakes show; what it gives runs them."""
-    from rankwise.audit.attention import attention_report, measure_attention
+    from rankwise.audit import attention_report, measure_attention
     from rankwise.cli.progress import shown_progress
     from rankwise.cli.reading_texts import read_pieces
-    from rankwise.models.running.losses import run_sanity
-    from rankwise.models.running.model import load_running
+    from rankwise.models import load_running, run_sanity
 
     require_int("--pieces", pieces, minimum=1)
     running = load_running(model)
@@ -153,7 +151,7 @@ def _names(
     q: str | None, k: str | None, v: str | None, o: str | None, heads: int | None, kv_heads: int | None,
     head_dim: int | None, transposed: bool, causal: bool, order: Literal["turn", "head"] | None, norm: str | None,
 ) -> TensorNames | None:  # fmt: skip
-    from rankwise.models.layouts import TensorNames
+    from rankwise.models import TensorNames
 
     given = {"q": q, "k": k, "v": v, "o": o, "heads": heads, "kv-heads": kv_heads, "head-dim": head_dim,
              "order": order, "norm": norm}  # fmt: skip

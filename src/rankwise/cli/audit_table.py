@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
-from rankwise.audit.report import AuditReport, HeadReport, LayerReport
+from rankwise.audit import AuditReport, HeadReport, LayerReport
 from rankwise.cli.output import console
 
 _NAMED = 3

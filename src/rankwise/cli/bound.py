@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rankwise.cli.output import console, print_json
 
 if TYPE_CHECKING:
-    from rankwise.theory.bounds import Values
+    from rankwise.theory import Values
 
 
 def bound(*, dim: int, rank: int, heads: float, error: float | None = None, json: bool = False) -> None:
@@ -39,7 +39,7 @@ def bound(*, dim: int, rank: int, heads: float, error: float | None = None, json
 
 
 def _answer(dim: int, rank: int, heads: float, error: float | None) -> dict[str, Any]:
-    from rankwise.theory.bounds import TRIVIAL_ERROR, error_lower_bound, heads_required, heads_required_log10
+    from rankwise.theory import TRIVIAL_ERROR, error_lower_bound, heads_required, heads_required_log10
 
     own = error_lower_bound(dim, rank, heads)
     free = error_lower_bound(dim, rank, heads, values="any")

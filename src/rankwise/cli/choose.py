@@ -9,10 +9,10 @@ import tyro
 
 from rankwise.cli.output import console, print_json, require_target
 from rankwise.errors import InvalidInputError, require_int
-from rankwise.sweep.engines.where import Where
+from rankwise.sweep import Where
 
 if TYPE_CHECKING:
-    from rankwise.choose.document import BudgetSearch, Choice
+    from rankwise.choose import BudgetSearch, Choice
 
 
 def choose(
@@ -60,13 +60,10 @@ def choose(
         where: Where the runs are executed.
     """
     from rankwise import __version__
-    from rankwise.choose.document import Choice
-    from rankwise.choose.presets import pick_preset
-    from rankwise.choose.search import planned_runs, search
-    from rankwise.choose.shapes import Budget
+    from rankwise.choose import Budget, Choice, pick_preset, planned_runs, search_shapes
     from rankwise.cli.page import page_beside, say_page, write_page_of
     from rankwise.spec import SweepSpec, TextSpec
-    from rankwise.tasks.data_files import read_corpus
+    from rankwise.tasks import read_corpus
 
     if workers is not None:
         require_int("--workers", workers, minimum=1)
@@ -87,19 +84,21 @@ def choose(
     planned = [run for budget in budgets for run in planned_runs(budget, small, task)]
     if dry_run:
         from rankwise.cli.dry_run import show_plan
-        from rankwise.sweep.plan import plan_sweep
+        from rankwise.sweep import plan_sweep
 
         name = f"choose ({preset}), at most: later rounds keep the best shapes, not the largest"
         show_plan(plan_sweep(SweepSpec(name=name, runs=tuple(planned))), store, workers=workers, json=json, retry=retry)
         return
     if figure is not None:
-        from rankwise.report.figures import require_drawing
+        from rankwise.report import require_drawing
 
         require_drawing()
-    from rankwise.sweep.trained import train_sweep
+    from rankwise.sweep import train_sweep
 
     searches = tuple(
-        search(budget, small, task, lambda sweep: train_sweep(sweep, store, where=where, workers=workers, retry=retry))
+        search_shapes(
+            budget, small, task, lambda sweep: train_sweep(sweep, store, where=where, workers=workers, retry=retry)
+        )
         for budget in budgets
     )
     choice = Choice(
@@ -115,8 +114,7 @@ def choose(
     if output is not None:
         choice.write(output)
     if figure is not None:
-        from rankwise.report.choice import draw_choice
-        from rankwise.report.figures import house_style, save_figure
+        from rankwise.report import draw_choice, house_style, save_figure
 
         with house_style():
             drawn = draw_choice(choice)
@@ -132,7 +130,7 @@ def choose(
 def _print(choice: Choice) -> None:
     from rich.text import Text
 
-    from rankwise.choose.document import NOT_PROVED
+    from rankwise.choose import NOT_PROVED
 
     out = console()
     out.print(Text(choice.headline(), style="bold"))

@@ -12,7 +12,7 @@ from rankwise.errors import require_int
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from rankwise.recipes.rows import Point
+    from rankwise.recipes import Point
 
 
 def demo(
@@ -40,15 +40,14 @@ def demo(
     """
     from rankwise.cli.page import say_page, store_page
     from rankwise.recipes import demo as recipe
-    from rankwise.report.figures import require_drawing, save_figure
-    from rankwise.report.html import require_page
-    from rankwise.sweep.trained import train_sweep
+    from rankwise.report import require_drawing, require_page, save_figure
+    from rankwise.sweep import train_sweep
 
     if workers is not None:
         require_int("--workers", workers, minimum=1)
     if dry_run:
         from rankwise.cli.dry_run import show_plan
-        from rankwise.sweep.plan import plan_sweep
+        from rankwise.sweep import plan_sweep
 
         show_plan(plan_sweep(recipe.sweep()), store, workers=workers, json=json)
         return
@@ -83,7 +82,7 @@ def rank_table(points: Sequence[Point]) -> Table:
     """One row per depth and budget, one column per rank."""
     from rich.table import Table
 
-    from rankwise.recipes.marks import lines_of
+    from rankwise.recipes import lines_of
 
     ranks = list(lines_of(points, "rank"))
     table = Table("layers", "parameters", *(f"rank {rank}" for rank in ranks), title="Squared error per point")

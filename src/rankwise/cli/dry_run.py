@@ -9,18 +9,25 @@ from typing import TYPE_CHECKING
 from rankwise.cli.output import console, print_json
 
 if TYPE_CHECKING:
-    from rankwise.sweep.plan import Plan
+    from rankwise.sweep import Plan
 
 
 def show_plan(plan: Plan, store: Path, *, workers: int | None, json: bool, retry: bool = False) -> None:
     """The plan with its costs; reads the store if there is one, writes nothing. ``retry``: what failed is to do."""
-    from rankwise.sweep.database import database
-    from rankwise.sweep.engines.local import usable_cores
-    from rankwise.sweep.run_time import corrected, measured_rate, run_seconds, wall_seconds
-    from rankwise.sweep.store import Status, is_to_do, read_store
+    from rankwise.sweep import (
+        Status,
+        corrected,
+        database_file,
+        is_to_do,
+        measured_rate,
+        read_store,
+        run_seconds,
+        usable_cores,
+        wall_seconds,
+    )
 
     rate, statuses = measured_rate(), dict[str, Status]()
-    if database(store).exists():
+    if database_file(store).exists():
         with read_store(store) as reader:
             statuses = reader.statuses()
             rate = corrected(rate, reader.rows("done"))
@@ -46,7 +53,7 @@ def show_plan(plan: Plan, store: Path, *, workers: int | None, json: bool, retry
     from rich.table import Table
     from rich.text import Text
 
-    from rankwise.sweep.progress import duration
+    from rankwise.sweep import duration
 
     table = Table("run", "varies", "status", title=Text(plan.name))
     for column in ("parameters", "operations", "time"):

@@ -11,7 +11,7 @@ from rankwise.cli.output import console, print_json, short
 
 if TYPE_CHECKING:
     from rankwise.shapes import ModelShape
-    from rankwise.theory.bounds import Values
+    from rankwise.theory import Values
 
 
 def models(*, config: Path | None = None, json: bool = False) -> None:
@@ -67,7 +67,7 @@ def _lower_bound(shape: ModelShape, values: Values) -> float | None:
     Heads that share keys (grouped, multi-query) or read them from one latent are a special case of heads with keys of
     their own: the number holds for them, and a sharper one may. A head wider than the model (r > d) has rank d.
     """
-    from rankwise.theory.bounds import error_lower_bound
+    from rankwise.theory import error_lower_bound
 
     if shape.dim < 2:
         return None

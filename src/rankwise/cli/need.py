@@ -15,12 +15,11 @@ from rankwise.cli.progress import shown_progress
 from rankwise.cli.sanity_lines import print_sanity
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.foreign_file import plain_name
-from rankwise.need.document import NeedSource
+from rankwise.need import NeedSource
 
 if TYPE_CHECKING:
-    from rankwise.models.running.sanity import RunSanity
-    from rankwise.need.document import NeedAsked, NeedMeasurement, NeedReport
-    from rankwise.need.measurement import Need, NeedSettings
+    from rankwise.models import RunSanity
+    from rankwise.need import Need, NeedAsked, NeedMeasurement, NeedReport, NeedSettings
 
 
 def need(
@@ -81,8 +80,7 @@ def need(
         json: Print one JSON object (format rankwise-need/1) instead of tables, and write no page.
     """
     from rankwise.cli.page import page_beside, say_page, write_page_of
-    from rankwise.need.measurement import NeedSettings
-    from rankwise.need.report import need_report
+    from rankwise.need import NeedSettings, need_report
 
     place = page_beside(page, output, "need.html")
     for option, file in (("-o", output), ("--figure", figure), ("--page", None if json else place)):
@@ -91,7 +89,7 @@ def need(
     if figure is not None:
         if figure.suffix.lower() != ".png":
             raise InvalidInputError(f"--figure: expected a file that ends in .png, got {figure}")
-        from rankwise.report.figures import require_drawing
+        from rankwise.report import require_drawing
 
         require_drawing()
     settings = NeedSettings(
@@ -114,7 +112,7 @@ def need(
     if output is not None:
         report.write(output)
     if figure is not None:
-        from rankwise.report.need import save_need_figure
+        from rankwise.report import save_need_figure
 
         save_need_figure(report, figure)
     if json:
@@ -128,8 +126,7 @@ def need(
 def _of_vectors(
     path: Path, queries: Path | None, tensor: str | None, query_tensor: str | None, settings: NeedSettings
 ) -> tuple[list[Need], NeedSource]:
-    from rankwise.need.measurement import measure_need
-    from rankwise.need.vectors import read_vectors, tensor_names
+    from rankwise.need import measure_need, read_vectors, tensor_names
 
     query_file = queries if queries is not None else path if query_tensor is not None else None
     if query_file is None and tensor is None and {"keys", "queries"} <= set(tensor_names(path)):
@@ -163,9 +160,8 @@ def _of_model(
         raise InvalidInputError("--model: expected --text FILE with it, to have something to run the model on")
     limit = 32 if texts is None else require_int("--texts", texts, minimum=1)
     from rankwise.cli.reading_texts import read_pieces
-    from rankwise.models.running.losses import run_sanity
-    from rankwise.models.running.model import load_running
-    from rankwise.need.model import measure_model_need
+    from rankwise.models import load_running, run_sanity
+    from rankwise.need import measure_model_need
 
     running = load_running(model)
     read = read_pieces(running, text, None, length=length, limit=limit)
@@ -300,7 +296,7 @@ def _print_heads(measurements: Sequence[NeedMeasurement]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from rankwise.need.per_head import SEVERAL, TARGET
+    from rankwise.need import SEVERAL, TARGET
 
     out = console()
     table = Table("block", "rank", "top key", f"top {SEVERAL}", "attention", "least-most")

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from rankwise.errors import InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
-    from rankwise.audit.report import AuditReport
-    from rankwise.choose.document import Choice
-    from rankwise.need.document import NeedReport
-    from rankwise.reduce.document import Reduction
-    from rankwise.report.html import PageContent
+    from rankwise.audit import AuditReport
+    from rankwise.choose import Choice
+    from rankwise.need import NeedReport
+    from rankwise.reduce import Reduction
+    from rankwise.report import PageContent
 
 
 def store_page(store: Path, path: Path) -> Path:
     """The page of a store alone."""
-    from rankwise.report.html import require_page, write_page
+    from rankwise.report import require_page, write_page
 
     require_page()
     return write_page(page_content(store=store), path)
@@ -28,7 +28,7 @@ def write_page_of(
     path: Path, *, audit: AuditReport | None = None, need: NeedReport | None = None, choice: Choice | None = None
 ) -> Path | None:
     """The page of what a command has just measured; None, with a word on stderr, without the extra."""
-    from rankwise.report.html import require_page, write_page
+    from rankwise.report import require_page, write_page
 
     try:
         require_page()
@@ -47,11 +47,11 @@ def page_content(
     choice: Choice | None = None,
 ) -> PageContent:
     """All that is given; advice is made where there is an audit."""
-    from rankwise.report.html import PageContent
+    from rankwise.report import PageContent
 
     data = None
     if store is not None:
-        from rankwise.report.store_data import read_store_data
+        from rankwise.report import read_store_data
         from rankwise.tasks import levels_of
 
         data = read_store_data(store, levels_of)
@@ -62,9 +62,7 @@ def page_content(
 def _advice(
     audit: AuditReport, need: NeedReport | None, reduction: Reduction | None, choice: Choice | None
 ) -> dict[str, Any]:
-    from rankwise.advise.advice import advice_document, advise
-    from rankwise.advise.inputs import situation
-    from rankwise.advise.taken_away import taken_away
+    from rankwise.advise import advice_document, advise, situation, taken_away
 
     cut = None if reduction is None else taken_away(reduction)
     try:

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 from rankwise.errors import InvalidInputError, require_int
 
 if TYPE_CHECKING:
-    from rankwise.models.running.model import RunningModel
-    from rankwise.models.running.texts import Pieces
+    from rankwise.models import Pieces, RunningModel
 
 
 def read_pieces(
     running: RunningModel, text: tuple[Path, ...], tokens: Path | None, *, length: int | None, limit: int
 ) -> Pieces:
     """Token ids [pieces, length], and the files they come from."""
-    from rankwise.models.running.texts import text_sequences, token_sequences
+    from rankwise.models import text_sequences, token_sequences
 
     if text and tokens is not None:
         raise InvalidInputError("expected --text or --tokens, got both")

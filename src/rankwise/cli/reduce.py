@@ -11,10 +11,8 @@ from rankwise.cli.output import print_json, require_target
 from rankwise.errors import InvalidInputError, require_int
 
 if TYPE_CHECKING:
-    from rankwise.models.running.model import RunningModel
-    from rankwise.reduce.document import Reduction
-    from rankwise.reduce.pieces import Pieces
-    from rankwise.reduce.reduction import Texts
+    from rankwise.models import RunningModel
+    from rankwise.reduce import Pieces, Reduction, Texts
 
 
 def reduce(
@@ -79,8 +77,7 @@ def reduce(
     """
     _require_targets(figure, page, frontier)
     from rankwise.cli.progress import shown_progress
-    from rankwise.reduce.options import ReductionOptions
-    from rankwise.reduce.reduction import reduce_model
+    from rankwise.reduce import ReductionOptions, reduce_model
 
     options = ReductionOptions(
         keep=keep, rank=rank, tolerance=tolerance, method=method, allocation="uniform" if uniform else "allocated",
@@ -109,7 +106,7 @@ def reduce(
         print_reduction(report, out)
     if page is not None:
         from rankwise.cli.page import page_content, say_page
-        from rankwise.report.html import write_page
+        from rankwise.report import write_page
 
         say_page(write_page(page_content(reduction=report), page), open=open)
 
@@ -119,12 +116,12 @@ def _require_targets(figure: Path | None, page: Path | None, frontier: bool) -> 
         if not frontier:
             raise InvalidInputError("--figure: expected a frontier to draw (--frontier), got none")
         require_target("--figure", figure.with_suffix(".png"))
-        from rankwise.report.figures import require_drawing
+        from rankwise.report import require_drawing
 
         require_drawing()
     if page is not None:
         require_target("--page", page)
-        from rankwise.report.html import require_page
+        from rankwise.report import require_page
 
         require_page()
 
@@ -141,7 +138,7 @@ def pieces_to_run(
 ) -> Pieces:
     """The pieces of texts, or the whole records."""
     from rankwise.cli.reading_texts import read_pieces
-    from rankwise.reduce.pieces import Pieces, read_records
+    from rankwise.reduce import Pieces, read_records
 
     if records is not None:
         if text or tokens is not None:
@@ -155,7 +152,7 @@ def pieces_to_run(
 
 def divided(measuring: Pieces, teaching: Pieces | None, calibration: int, *, choosing: bool) -> Texts:
     """Pieces that teach, choose and measure; where none only teach, the first quarter does, and an eighth chooses."""
-    from rankwise.reduce.reduction import Texts
+    from rankwise.reduce import Texts
 
     if teaching is not None:
         count = min(calibration, len(teaching))
@@ -173,9 +170,8 @@ def divided(measuring: Pieces, teaching: Pieces | None, calibration: int, *, cho
 
 
 def _draw(report: Reduction, stem: Path) -> None:
-    from rankwise.report.figures import house_style, save_figure
-    from rankwise.report.reduction import draw_frontier, frontier_rows
-    from rankwise.sweep.results import to_csv
+    from rankwise.report import draw_frontier, frontier_rows, house_style, save_figure
+    from rankwise.sweep import to_csv
 
     with house_style():
         drawn = draw_frontier(report)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rankwise.cli.output import console, short
 
 if TYPE_CHECKING:
-    from rankwise.reduce.document import Reduction
+    from rankwise.reduce import Reduction
 
 
 def print_reduction(report: Reduction, out_folder: Path | None) -> None:

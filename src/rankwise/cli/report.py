@@ -47,12 +47,12 @@ def report(
     if output.suffix.lower() not in (".html", ".htm"):
         raise InvalidInputError(f"-o: expected a file that ends in .html, got {output}")
     require_target("-o", output)
-    from rankwise.audit.report import read_report
-    from rankwise.choose.document import read_choice
+    from rankwise.audit import read_report
+    from rankwise.choose import read_choice
     from rankwise.cli.page import page_content, say_page
-    from rankwise.need.document import read_need
-    from rankwise.reduce.document import read_reduction
-    from rankwise.report.html import first_figures, require_page, write_page
+    from rankwise.need import read_need
+    from rankwise.reduce import read_reduction
+    from rankwise.report import first_figures, require_page, write_page
 
     require_page()
     content = page_content(

@@ -11,10 +11,9 @@ import tyro
 
 from rankwise.cli.output import console, print_json, require_target
 from rankwise.errors import InvalidInputError, require_int
-from rankwise.recipes.recipe import Reproduced
-from rankwise.recipes.registry import FIGURES, TRAINED, computed_figure, trained_figure
-from rankwise.report.figures import require_drawing
-from rankwise.sweep.engines.where import Where
+from rankwise.recipes import FIGURES, TRAINED, Reproduced, computed_recipe, trained_recipe
+from rankwise.report import require_drawing
+from rankwise.sweep import Where
 
 
 def reproduce(
@@ -75,20 +74,20 @@ def reproduce(
     given = {name: value for name, value in options.items() if value is not None}
     command = _command(figure, preset, given)
     if figure in TRAINED:
-        recipe, kept = trained_figure(figure), store or Path("runs")
+        recipe, kept = trained_recipe(figure), store or Path("runs")
         sweep = recipe.sweep(preset, **given)
         if dry_run:
             from rankwise.cli.dry_run import show_plan
-            from rankwise.sweep.plan import plan_sweep
+            from rankwise.sweep import plan_sweep
 
             show_plan(plan_sweep(sweep), kept, workers=workers, json=json, retry=retry)
             return
-        from rankwise.sweep.trained import train_sweep
+        from rankwise.sweep import train_sweep
 
         runs = train_sweep(sweep, kept, where=where, workers=workers, retry=retry)
         done = recipe.write(preset, command, runs, out)
     else:
-        computed = computed_figure(figure)
+        computed = computed_recipe(figure)
         flags = {"dry-run": dry_run, "store": store is not None, "workers": workers is not None, "retry": retry}
         flags |= dict.fromkeys(given, True)
         flags |= {name: value != getattr(Where, name) for name, value in asdict(where).items()}

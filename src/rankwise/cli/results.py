@@ -19,9 +19,7 @@ def results(*, store: Path = Path("runs"), csv: bool = False, json: bool = False
         csv: Print CSV: all columns, one row a run, safe to open in a spreadsheet.
         json: Print JSON: all columns, with tracebacks, versions and machine of every run.
     """
-    from rankwise.sweep.printable import printable
-    from rankwise.sweep.results import result_table, telling_columns, to_csv
-    from rankwise.sweep.store import read_store
+    from rankwise.sweep import printable, read_store, result_table, telling_columns, to_csv
 
     if csv and json:
         raise InvalidInputError("--csv: expected one of --csv and --json, got both")

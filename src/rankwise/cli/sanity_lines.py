@@ -9,7 +9,7 @@ from rich.text import Text
 from rankwise.cli.output import console
 
 if TYPE_CHECKING:
-    from rankwise.models.running.sanity import RunSanity
+    from rankwise.models import RunSanity
 
 
 def print_sanity(sanity: RunSanity | None) -> None:

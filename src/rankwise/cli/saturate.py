@@ -28,8 +28,7 @@ def saturate(
         deficit: How far below the barrier still counts as saturated, between 0 and 1.
         json: Print one JSON object instead of text.
     """
-    from rankwise.theory.occupancy import hardmax_rank_mean, hardmax_rank_var, visible_reach
-    from rankwise.theory.saturation import saturation_dim
+    from rankwise.theory import hardmax_rank_mean, hardmax_rank_var, saturation_dim, visible_reach
 
     reach = visible_reach(length, mask, window)
     barrier = hardmax_rank_mean(length, mask, window)

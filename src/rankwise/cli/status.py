@@ -16,9 +16,7 @@ def status(*, store: Path = Path("runs"), json: bool = False) -> None:
         store: Directory that a sweep writes to.
         json: Print one JSON object instead of a table.
     """
-    from rankwise.sweep.lock import driver_of
-    from rankwise.sweep.printable import one_line
-    from rankwise.sweep.store import FAILURES, read_store
+    from rankwise.sweep import FAILURES, driver_of, one_line, read_store
 
     with read_store(store) as reader:
         counts = reader.counts()

@@ -9,7 +9,7 @@ import tyro
 from rankwise.cli.dry_run import show_plan
 from rankwise.cli.output import print_json
 from rankwise.errors import require_int
-from rankwise.sweep.engines.where import Where
+from rankwise.sweep import Where
 
 
 def sweep(
@@ -39,7 +39,7 @@ def sweep(
         where: Where the runs are executed.
     """
     from rankwise.spec import SweepSpec, read_spec
-    from rankwise.sweep.plan import plan_sweep
+    from rankwise.sweep import plan_sweep
 
     if workers is not None:
         require_int("--workers", workers, minimum=1)
@@ -48,8 +48,7 @@ def sweep(
     if dry_run:
         show_plan(plan, store, workers=workers, json=json, retry=retry)
         return
-    from rankwise.sweep.results import result_table
-    from rankwise.sweep.session import raise_for_failures, run_here
+    from rankwise.sweep import raise_for_failures, result_table, run_here
 
     outcome = run_here(plan, store, where=where, workers=workers, retry=retry)
     if json:

@@ -1,21 +1,5 @@
 """What a matrix's rank is, by every definition in use, each under its own name."""
 
-from rankwise.measure.attention import attention_ranks
-from rankwise.measure.rank import (
-    effective_rank,
-    energy_rank,
-    hardmax_rank,
-    numerical_rank,
-    participation_ratio,
-    stable_rank,
-)
+import lazy_loader
 
-__all__ = [
-    "attention_ranks",
-    "effective_rank",
-    "energy_rank",
-    "hardmax_rank",
-    "numerical_rank",
-    "participation_ratio",
-    "stable_rank",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rankwise.measure.bisection import smallest
+from rankwise.measure import smallest
 from rankwise.need.forms import Form
 from rankwise.need.retrieval import (
     CandidateSets,

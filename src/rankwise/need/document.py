@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rankwise.errors import InvalidInputError
-from rankwise.models.running.sanity import RunSanity
-from rankwise.spec.document import read_document, to_document, write_document
-from rankwise.spec.fields import Words
+from rankwise.models import RunSanity
+from rankwise.spec import Words, read_document, to_document, write_document
 
 FORMAT = "rankwise-need/1"
 

@@ -21,8 +21,8 @@ from functools import cache
 import numpy as np
 
 from rankwise.errors import InvalidInputError, require_int
-from rankwise.measure.bisection import smallest
-from rankwise.theory.cells import legendre
+from rankwise.measure import smallest
+from rankwise.theory import legendre
 
 _QUESTIONS = 1 << 14
 

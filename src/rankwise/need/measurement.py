@@ -34,7 +34,7 @@ from rankwise.need.isotropic import isotropic_error, isotropic_need
 from rankwise.need.retrieval import CandidateSets, Interval, Pool, draw_candidates
 from rankwise.need.training import Trainer
 from rankwise.progress import Progress, silent
-from rankwise.theory.bounds import error_lower_bound
+from rankwise.theory import error_lower_bound
 
 Similarity = Literal["cosine", "dot"]
 SIMILARITIES = ("cosine", "dot")

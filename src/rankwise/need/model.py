@@ -20,7 +20,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from rankwise.errors import InvalidInputError
-from rankwise.models.running.model import AttentionCall, RunningModel
+from rankwise.models import AttentionCall, RunningModel
 from rankwise.need.measurement import STAGES, Need, NeedSettings, measure_need
 from rankwise.need.per_head import head_needs
 from rankwise.need.vectors import LARGEST_DIM

@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from rankwise.models.running.model import AttentionCall
+from rankwise.models import AttentionCall
 from rankwise.need.document import HeadNeed
 from rankwise.need.forms import Form, balanced_form, moments
 

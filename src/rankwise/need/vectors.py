@@ -21,8 +21,8 @@ from torch import Tensor
 
 from rankwise.errors import InvalidInputError, nearest_name
 from rankwise.foreign_file import open_regular
-from rankwise.models.files.safetensors_file import SafetensorsFile
-from rankwise.tasks.npy_file import map_npy
+from rankwise.models import SafetensorsFile
+from rankwise.tasks import map_npy
 
 LARGEST_DIM = 8192
 """Forms are found from dim x dim matrices in float64: half a gigabyte each at this size."""

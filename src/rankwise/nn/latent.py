@@ -19,7 +19,7 @@ from rankwise.nn.factored import FactoredMatrix
 from rankwise.nn.masks import combined_mask, structural_mask, token_positions
 from rankwise.nn.mixing import softmax_mix, softmax_weights, weighted_sum
 from rankwise.nn.rotary import rotate, rotation
-from rankwise.spec.latent import LatentSpec
+from rankwise.spec import LatentSpec
 
 
 class LatentAttention(nn.Module):

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rankwise.errors import ShapeError
-from rankwise.spec.attention import RotarySpec
+from rankwise.spec import RotarySpec
 
 
 def rotation(

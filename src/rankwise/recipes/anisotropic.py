@@ -17,15 +17,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from rankwise.measure.knee import first_crossing
+from rankwise.measure import first_crossing
 from rankwise.recipes.cells import TWENTIETH, SphereSizes, cell_trainer, farthest
 from rankwise.recipes.marks import Value, curve, lines_of
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import TrainedFigure
-from rankwise.report.panels import Axis, Panel, Picture
+from rankwise.report import Axis, Panel, Picture
 from rankwise.spec import NeighborSpec, RunSpec, VectorFile
-from rankwise.sweep.trained import TrainedRun
-from rankwise.tasks.levels import linear_error
+from rankwise.sweep import TrainedRun
+from rankwise.tasks import linear_error
 
 _HEADS = 4
 _SAMPLES = 20_000
@@ -124,8 +124,7 @@ class _Anisotropic(TrainedFigure[Sizes]):
 
 
 def _task_of_file(path: Path, points: int) -> NeighborSpec:
-    from rankwise.tasks import Rows
-    from rankwise.tasks.vector_file import load_vectors
+    from rankwise.tasks import Rows, load_vectors
 
     file = VectorFile.of(path)
     vectors = load_vectors(file)
@@ -138,8 +137,8 @@ def describe_data(task: NeighborSpec) -> tuple[float, float]:
     """Participation ratio of the points' covariance, and error of the best linear predictor."""
     import torch
 
-    from rankwise.need.forms import intrinsic_dimension
-    from rankwise.tasks.from_spec import build_neighbors
+    from rankwise.need import intrinsic_dimension
+    from rankwise.tasks import build_neighbors
 
     sequences = _SAMPLES // task.points
     points = build_neighbors(task).sample(sequences, torch.Generator().manual_seed(1)).points.flatten(0, 1).double()

@@ -22,11 +22,10 @@ from rankwise.recipes.cells import TWENTIETH, cell_trainer
 from rankwise.recipes.marks import Value, curve, lines_of
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.figures import ramp
-from rankwise.report.panels import Axis, Panel, Picture
+from rankwise.report import Axis, Panel, Picture, ramp
 from rankwise.spec import NeighborSpec, RunSpec, vary
-from rankwise.sweep.trained import TrainedRun
-from rankwise.tasks.levels import linear_error
+from rankwise.sweep import TrainedRun
+from rankwise.tasks import linear_error
 
 _BARE = {"model.residual": "none", "model.positions": "concatenated", "model.position_dim": 1, "model.max_points": 2}
 

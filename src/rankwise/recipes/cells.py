@@ -10,7 +10,7 @@ from typing import Any
 from rankwise.errors import require_choice, require_int
 from rankwise.recipes.trained_figure import Settings
 from rankwise.spec import NeighborSpec, RunSpec
-from rankwise.train.protocols import PAPER_SEQUENCES, Cell, capacity, paper
+from rankwise.train import PAPER_SEQUENCES, Cell, capacity, paper
 
 TWENTIETH = PAPER_SEQUENCES // 20
 """What ``capacity`` spends at full size."""

@@ -15,10 +15,9 @@ from rankwise.recipes.cells import TWENTIETH, SphereSizes, counted, sphere_train
 from rankwise.recipes.marks import curve, lines_of
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import TrainedFigure
-from rankwise.report.headline import two_digits_down
-from rankwise.report.panels import Axis, Panel, Picture
+from rankwise.report import Axis, Panel, Picture, two_digits_down
 from rankwise.spec import RunSpec
-from rankwise.tasks.levels import trivial_errors
+from rankwise.tasks import trivial_errors
 
 
 @dataclass(frozen=True, kw_only=True)

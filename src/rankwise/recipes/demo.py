@@ -15,9 +15,9 @@ from dataclasses import replace
 from rankwise.recipes import figure1, theorem
 from rankwise.recipes.marks import lines_of
 from rankwise.recipes.rows import Point, points_of
-from rankwise.report.panels import Picture
+from rankwise.report import Picture
 from rankwise.spec import SweepSpec
-from rankwise.sweep.trained import TrainedRun
+from rankwise.sweep import TrainedRun
 
 
 def sweep() -> SweepSpec:

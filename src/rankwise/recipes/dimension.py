@@ -15,8 +15,7 @@ from rankwise.recipes.cells import LATER_RATE, TWENTIETH, cell_trainer, farthest
 from rankwise.recipes.marks import ERROR, Value, curve, lines_of, ticked
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.figures import ramp
-from rankwise.report.panels import Axis, Panel, Picture
+from rankwise.report import Axis, Panel, Picture, ramp
 from rankwise.spec import RunSpec
 
 _LAYERS = 2

@@ -20,10 +20,9 @@ from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select, ticked
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import TrainedFigure
-from rankwise.report.headline import two_digits_down
-from rankwise.report.panels import Panel, Picture
+from rankwise.report import Panel, Picture, two_digits_down
 from rankwise.spec import RunSpec, heads_for_budget
-from rankwise.tasks.levels import trivial_errors
+from rankwise.tasks import trivial_errors
 
 
 @dataclass(frozen=True, kw_only=True)

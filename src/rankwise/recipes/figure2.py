@@ -16,16 +16,15 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rankwise.measure.alignment import angle_and_scale
+from rankwise.measure import angle_and_scale
 from rankwise.recipes.cells import TWENTIETH, SphereSizes, counted, sphere_trainer
 from rankwise.recipes.marks import Value, curve, lines_of
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import TrainedFigure
-from rankwise.report.figures import COLOURS, MARKERS
-from rankwise.report.panels import Axis, Panel, Picture, Series, dots
+from rankwise.report import COLOURS, MARKERS, Axis, Panel, Picture, Series, dots
 from rankwise.spec import RunSpec, heads_for_budget
-from rankwise.sweep.trained import TrainedRun
+from rankwise.sweep import TrainedRun
 
 _PANELS = (
     ("qk", "which point is chosen", "scores: angle of $W_Q^T W_K$ to $-I$"),
@@ -63,9 +62,8 @@ class _Figure2(TrainedFigure[Sizes]):
 
     def measured(self, trained: TrainedRun) -> Iterable[Mapping[str, Value]]:
         """One row per head."""
-        from rankwise.nn.attention import MultiheadAttention
-        from rankwise.nn.transformer import Transformer
-        from rankwise.sweep.trained_weights import trained_model
+        from rankwise.nn import MultiheadAttention, Transformer
+        from rankwise.sweep import trained_model
 
         model = trained_model(trained)
         assert isinstance(model, Transformer)

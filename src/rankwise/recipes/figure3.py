@@ -21,10 +21,9 @@ from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select, ticked
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import TrainedFigure
-from rankwise.report.figures import COLOURS, MARKERS
-from rankwise.report.panels import Panel, Picture
+from rankwise.report import COLOURS, MARKERS, Panel, Picture
 from rankwise.spec import RunSpec, heads_for_budget, vary
-from rankwise.tasks.levels import trivial_errors
+from rankwise.tasks import trivial_errors
 
 KINDS = ("none", "additive", "concatenated", "concatenated, equal")
 _EXPONENT = 1.5

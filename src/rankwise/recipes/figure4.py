@@ -19,12 +19,10 @@ from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select, ticked
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.figures import GUIDE
-from rankwise.report.panels import Axis, Panel, Picture, Series, smooth
+from rankwise.report import GUIDE, Axis, Panel, Picture, Series, smooth
 from rankwise.spec import RunSpec, heads_for_budget
-from rankwise.sweep.exact_head import exact_head, examples_with
-from rankwise.sweep.trained import TrainedRun
-from rankwise.tasks.levels import trivial_errors
+from rankwise.sweep import TrainedRun, exact_head, examples_with
+from rankwise.tasks import trivial_errors
 
 TESTED = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LAYERS, _EXPONENT = 2, 2.0
@@ -66,7 +64,7 @@ class _Figure4(TrainedFigure[Sizes]):
 
     def measured(self, trained: TrainedRun) -> Iterable[Mapping[str, Value]]:
         """One row for every number of points that the model is tested with."""
-        from rankwise.sweep.trained_weights import error_of, trained_model
+        from rankwise.sweep import error_of, trained_model
         from rankwise.tasks import FarthestNeighbor
 
         model = trained_model(trained)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from rankwise.report.panels import Axis, Series
-from rankwise.sweep.printable import spreadsheet_cell
+from rankwise.report import Axis, Series
+from rankwise.sweep import spreadsheet_cell
 
 Value = str | int | float
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from rankwise.errors import InvalidInputError
 from rankwise.recipes.marks import Marked, Value
-from rankwise.report.panels import Picture
+from rankwise.report import Picture
 from rankwise.whole_file import write_whole
 
 S = TypeVar("S")
@@ -63,7 +63,7 @@ class Recipe(ABC, Generic[S, M]):
 
     def write_marks(self, preset: str, command: str, marks: Sequence[M], numbers: str, out: Path) -> Reproduced:
         """Write PNG, SVG, the ``numbers`` as CSV, and a page with picture, reading and command into ``out``."""
-        from rankwise.report.figures import save_figure
+        from rankwise.report import save_figure
 
         done, stem = self.present(preset, marks), out / f"{self.name}-{preset}"
         files = save_figure(self.picture(self.settings(preset), marks).draw(), stem)

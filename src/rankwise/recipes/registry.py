@@ -27,12 +27,12 @@ TRAINED = _modules(_HERE, _PAPER) | _modules(_HERE, _SPHERE) | _modules(_TOKENS,
 FIGURES = COMPUTED | TRAINED
 
 
-def computed_figure(name: str) -> ComputedFigure[Any, Any]:
+def computed_recipe(name: str) -> ComputedFigure[Any, Any]:
     """A figure of ``COMPUTED``, its file imported now."""
     return cast("ComputedFigure[Any, Any]", _found(name))
 
 
-def trained_figure(name: str) -> TrainedFigure[Any]:
+def trained_recipe(name: str) -> TrainedFigure[Any]:
     """A figure of ``TRAINED``, its file imported now."""
     return cast("TrainedFigure[Any]", _found(name))
 

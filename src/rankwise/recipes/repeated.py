@@ -23,12 +23,11 @@ from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.figures import COLOURS
-from rankwise.report.panels import Axis, Panel, Picture, Series, smooth
+from rankwise.report import COLOURS, Axis, Panel, Picture, Series, smooth
 from rankwise.spec import RunSpec, vary
-from rankwise.sweep.trained import TrainedRun
-from rankwise.tasks.levels import trivial_errors
-from rankwise.train.protocols import PAPER_EXAMPLES, PAPER_SEQUENCES, Cell, paper
+from rankwise.sweep import TrainedRun
+from rankwise.tasks import trivial_errors
+from rankwise.train import PAPER_EXAMPLES, PAPER_SEQUENCES, Cell, paper
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any
 from rankwise.estimate import Estimate
 from rankwise.recipes.marks import Value, place
 from rankwise.spec import RunSpec
-from rankwise.sweep.trained import TrainedRun
+from rankwise.sweep import TrainedRun
 
 
 @dataclass(frozen=True, kw_only=True)

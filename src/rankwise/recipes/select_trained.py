@@ -17,9 +17,9 @@ from rankwise.recipes.cells import cell_trainer, farthest
 from rankwise.recipes.marks import Value, curve, lines_of, ticked
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.panels import Axis, Panel, Picture, Series, smooth
+from rankwise.report import Axis, Panel, Picture, Series, smooth
 from rankwise.spec import RunSpec, SelectSpec, vary
-from rankwise.theory.selection import selection_accuracy
+from rankwise.theory import selection_accuracy
 
 _TARGET = 0.01
 

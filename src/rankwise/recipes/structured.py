@@ -24,12 +24,11 @@ from rankwise.recipes.rows import Point
 from rankwise.recipes.tokens.in_context import baseline_curves
 from rankwise.recipes.tokens.runs import verdict
 from rankwise.recipes.trained_figure import TrainedFigure
-from rankwise.report.figures import COLOURS, GUIDE, MARKERS
-from rankwise.report.panels import Axis, Panel, Picture, Series, smooth
+from rankwise.report import COLOURS, GUIDE, MARKERS, Axis, Panel, Picture, Series, smooth
 from rankwise.spec import InContextSpec, RunSpec, vary
-from rankwise.sweep.trained import TrainedRun
-from rankwise.tasks.levels import trivial_errors
-from rankwise.train.token_protocol import Budget, token_run
+from rankwise.sweep import TrainedRun
+from rankwise.tasks import trivial_errors
+from rankwise.train import Budget, token_run
 
 Form = Literal["low_rank", "block_low_rank", "monarch"]
 _STYLES: dict[str, dict[str, Any]] = {

@@ -20,11 +20,9 @@ from rankwise.recipes.cells import cell_trainer
 from rankwise.recipes.marks import Value, curve, lines_of, ticked
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.figures import COLOURS, MARKERS, ramp
-from rankwise.report.panels import Axis, Panel, Picture, Series, dots, legend_entry, smooth
+from rankwise.report import COLOURS, MARKERS, Axis, Panel, Picture, Series, dots, legend_entry, ramp, smooth
 from rankwise.spec import NeighborSpec, RunSpec, vary
-from rankwise.theory.bounds import Values, error_lower_bound
-from rankwise.theory.random_heads import random_head_errors
+from rankwise.theory import Values, error_lower_bound, random_head_errors
 
 _DRAWS = 5
 STANDARD_ERRORS = 4.0

@@ -15,7 +15,7 @@ from rankwise.recipes.only import matching, parse_only
 from rankwise.recipes.recipe import Recipe, Reproduced
 from rankwise.recipes.rows import Point, ResultRow, points_of, result_row, run_columns
 from rankwise.spec import RunSpec, SweepSpec, vary
-from rankwise.sweep.trained import TrainedRun
+from rankwise.sweep import TrainedRun
 
 
 @dataclass(frozen=True, kw_only=True)

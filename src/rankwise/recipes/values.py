@@ -18,9 +18,9 @@ from rankwise.recipes.cells import TWENTIETH, SphereSizes, sphere_trainer
 from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select, ticked
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import TrainedFigure
-from rankwise.report.panels import Panel, Picture
+from rankwise.report import Panel, Picture
 from rankwise.spec import RunSpec, heads_for_budget, vary
-from rankwise.tasks.levels import linear_scores_level, trivial_errors
+from rankwise.tasks import linear_scores_level, trivial_errors
 
 _LABELS = {"r": "values of rank $r$", "d": "values of rank $d$"}
 

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from rankwise.models.running.model import RunningModel
+from rankwise.models import RunningModel
 from rankwise.progress import Progress, silent
 from rankwise.reduce.cost import embed, hidden_tokens
 from rankwise.reduce.pieces import Pieces, run

@@ -21,11 +21,10 @@ from torch.nn.functional import cross_entropy, normalize
 
 from rankwise.errors import InvalidInputError
 from rankwise.estimate import Estimate
-from rankwise.models.running.losses import require_mask_token
-from rankwise.models.running.model import RunningModel
+from rankwise.models import RunningModel, require_mask_token
 from rankwise.progress import Progress, silent
 from rankwise.reduce.pieces import Pieces, run
-from rankwise.spec.strict_json import read_json_object
+from rankwise.spec import read_json_object
 
 HIDDEN_SHARE = 0.15
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rankwise.spec.document import read_document, to_document
-from rankwise.spec.fields import Words
+from rankwise.spec import Words, read_document, to_document
 
 FORMAT = "rankwise-reduction/2"
 _MADE_BY = "rankwise reduce MODEL ... --json > FILE"

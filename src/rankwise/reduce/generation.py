@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from rankwise.models.running.model import RunningModel
+from rankwise.models import RunningModel
 from rankwise.progress import Progress, silent
 from rankwise.reduce.cutting import Installed
 from rankwise.reduce.document import Change, GenerationReport

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from rankwise.models.running.model import RunningModel
+from rankwise.models import RunningModel
 from rankwise.progress import Progress, silent
 from rankwise.reduce.cost import embed
 from rankwise.reduce.cutting import Installed, new_tensors

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from rankwise.errors import InvalidInputError
-from rankwise.models.running.model import RunningModel
+from rankwise.models import RunningModel
 
 TOKENS_A_PASS = 1024
 """Enough to keep a CPU busy; the gradients of a pass must fit into memory."""

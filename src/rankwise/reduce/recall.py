@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from rankwise.models.running.model import RunningModel
+from rankwise.models import RunningModel
 from rankwise.progress import Progress, silent
 from rankwise.reduce.document import Change, RecallReport
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from rankwise.errors import InvalidInputError
-from rankwise.models.running.model import RunningModel, load_running
+from rankwise.models import RunningModel, load_running
 from rankwise.progress import Progress, silent
 from rankwise.reduce.calibration import Samples, collect
 from rankwise.reduce.cost import Reading, cost_of, read_pieces

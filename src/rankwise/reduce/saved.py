@@ -25,15 +25,12 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from rankwise.errors import InvalidInputError, StorageError
-from rankwise.models.files.source import open_model
-from rankwise.models.running.loading import Objective
-from rankwise.models.running.model import RunningModel
+from rankwise.models import Objective, RunningModel, open_model
 from rankwise.reduce.cutting import Installed, empty_cut, modules_of, new_tensors, ranks_of
 from rankwise.reduce.gguf_copy import copy_without
 from rankwise.reduce.linear_modules import replaced
 from rankwise.reduce.sites import attention_sites
-from rankwise.spec.document import read_document, to_document, write_document
-from rankwise.spec.strict_json import read_json_object
+from rankwise.spec import read_document, read_json_object, to_document, write_document
 
 FORMAT = "rankwise-plan/1"
 PLAN, HASHES, FACTORS, WEIGHTS, BASE = (
@@ -170,9 +167,9 @@ def _base(folder: Path, objective: Objective) -> Any:
         "embedding": transformers.AutoModel,
     }[objective]
     if (folder / BASE).is_file():
-        from rankwise.models.running.loading import _quiet
+        from rankwise.models import quiet
 
-        with _quiet():  # it warns of keys and values that are missing on purpose
+        with quiet():  # it warns of keys and values that are missing on purpose
             return auto.from_pretrained(folder, gguf_file=BASE, dtype=torch.float32, local_files_only=True)
     config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     return auto.from_config(config, dtype=torch.float32)

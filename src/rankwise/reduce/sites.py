@@ -15,8 +15,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from rankwise.errors import InvalidInputError
-from rankwise.models.layouts import LayerRef, TensorSlice, place
-from rankwise.models.running.model import RunningModel
+from rankwise.models import LayerRef, RunningModel, TensorSlice, place
 
 Kind = Literal["joint", "mla", "heads"]
 """``joint``: keys and values of all heads share one latent; ``mla``: they already do, and it is cut; ``heads``: each

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import nn
 
-from rankwise.models.running.model import RunningModel
+from rankwise.models import RunningModel
 from rankwise.reduce.cost import Cost, Reading
 from rankwise.reduce.cutting import Installed, ranks_of
 from rankwise.reduce.document import (

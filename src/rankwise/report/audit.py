@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rankwise.audit.report import AuditReport, Baseline, HeadReport, LayerReport, Ranks
+from rankwise.audit import AuditReport, Baseline, HeadReport, LayerReport, Ranks
 from rankwise.report.figures import COLOURS, GUIDE, house_style, new_figure
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rankwise.choose.document import Choice
+from rankwise.choose import Choice
 from rankwise.report.figures import GUIDE, new_figure
 from rankwise.report.panels import Series, draw_series
 

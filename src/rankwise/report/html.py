@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from rankwise import __version__
-from rankwise.audit.report import AuditReport
-from rankwise.choose.document import NOT_PROVED, Choice
+from rankwise.audit import AuditReport
+from rankwise.choose import NOT_PROVED, Choice
 from rankwise.errors import InvalidInputError, MissingExtraError
-from rankwise.need.document import NeedReport
-from rankwise.reduce.document import Reduction
+from rankwise.need import NeedReport
+from rankwise.reduce import Reduction
 from rankwise.report.headline import Figure, best, refutations, trade_offs
 from rankwise.report.store_data import StoreData
 from rankwise.whole_file import write_whole

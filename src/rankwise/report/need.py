@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankwise.need.document import NeedAsked, NeedMeasurement, NeedReport
+from rankwise.need import NeedAsked, NeedMeasurement, NeedReport
 from rankwise.report.figures import COLOURS, GUIDE, MARKERS, drawn_bytes, house_style, label_level, new_figure, ramp
 from rankwise.whole_file import write_whole
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rankwise.reduce.document import Reduction
+from rankwise.reduce import Reduction
 from rankwise.report.figures import new_figure
 from rankwise.report.panels import Series, draw_series
 

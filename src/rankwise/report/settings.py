@@ -13,11 +13,9 @@ from typing import Any
 
 from rankwise.errors import InvalidInputError
 from rankwise.estimate import Estimate
-from rankwise.spec import NeighborSpec, RunSpec, TaskSpec, plain
-from rankwise.spec.canonical import canonical_json
-from rankwise.sweep.plan import flatten
-from rankwise.sweep.printable import printable
-from rankwise.theory.bounds import Values, error_lower_bound
+from rankwise.spec import NeighborSpec, RunSpec, TaskSpec, canonical_json, plain
+from rankwise.sweep import flatten, printable
+from rankwise.theory import Values, error_lower_bound
 
 # Keys of a spec that never tell two cells apart: the seed, where and how long a run was worked on, where its data lay.
 _NOT_A_CELL = ("seed", "tags", "device", "time_limit", "task.path", "task.vectors_from.path")

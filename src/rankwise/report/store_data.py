@@ -16,9 +16,7 @@ from typing import Any
 from rankwise.errors import RankwiseError
 from rankwise.report.settings import Setting, finite, settings_of
 from rankwise.spec import RunSpec, TaskSpec, from_plain
-from rankwise.sweep.plan import flatten, varying_keys
-from rankwise.sweep.printable import printable
-from rankwise.sweep.store import FAILURES, Row, read_store
+from rankwise.sweep import FAILURES, Row, flatten, printable, read_store, varying_keys
 
 FORMAT = "rankwise-report/1"
 CURVE_POINTS = 120

@@ -17,7 +17,7 @@ from typing import Any
 from rankwise.errors import InvalidInputError
 from rankwise.shapes.family_defaults import with_family_defaults
 from rankwise.shapes.shape import LatentShape, ModelShape
-from rankwise.spec.strict_json import read_json_object
+from rankwise.spec import read_json_object
 
 _LARGEST = 2**24
 """No dimension, layer or head count of a real model comes near; larger numbers are mistakes."""

@@ -39,7 +39,7 @@ CREATE INDEX runs_by_status ON runs (status);
 """
 
 
-def database(directory: Path) -> Path:
+def database_file(directory: Path) -> Path:
     """The database of the store in ``directory``."""
     return directory / "runs.db"
 

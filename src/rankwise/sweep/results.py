@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rankwise.sweep.plain_text import spreadsheet_cell
 from rankwise.sweep.plan import flatten, varying_keys
-from rankwise.sweep.printable import spreadsheet_cell
 from rankwise.sweep.store import Row
 
 

@@ -24,8 +24,8 @@ from rankwise.sweep.engines.engine import (
     Returned,
     Started,
 )
+from rankwise.sweep.plain_text import one_line
 from rankwise.sweep.plan import Plan, PlannedRun
-from rankwise.sweep.printable import one_line
 from rankwise.sweep.progress import Silent, Tally, Watcher
 from rankwise.sweep.signals import StopRequest
 from rankwise.sweep.store import FAILURES, WORTH_RETRYING, Row, Status, Store

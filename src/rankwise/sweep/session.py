@@ -8,11 +8,11 @@ from pathlib import Path
 
 from rankwise.errors import CorruptStoreError, InterruptedSweepError, RunsFailedError
 from rankwise.spec import RunSpec
-from rankwise.sweep.database import database
+from rankwise.sweep.database import database_file
 from rankwise.sweep.engines.engine import TRAIN
 from rankwise.sweep.engines.where import Where
+from rankwise.sweep.plain_text import one_line
 from rankwise.sweep.plan import Plan, on_device
-from rankwise.sweep.printable import one_line
 from rankwise.sweep.progress import watcher
 from rankwise.sweep.runner import Outcome, run_plan
 from rankwise.sweep.signals import stop_on_signals
@@ -49,7 +49,7 @@ def run_here(
 
 def require_kept(plan: Plan, outcome: Outcome, directory: Path) -> None:
     """That the store, opened anew by its path, has every outcome that was counted; "done" is said of what is there."""
-    path = database(directory)
+    path = database_file(directory)
     if not path.is_file():
         raise CorruptStoreError(f"{path}: deleted while the sweep ran; its results are lost: give the command again")
     with read_store(directory) as reader:
@@ -66,7 +66,7 @@ def require_kept(plan: Plan, outcome: Outcome, directory: Path) -> None:
 
 def _left_to_do(plan: Plan, directory: Path, *, retry: bool) -> list[RunSpec]:
     statuses: dict[str, Status] = {}
-    if database(directory).exists():
+    if database_file(directory).exists():
         with read_store(directory) as reader:
             statuses = reader.statuses()
     return [run.spec for run in plan.runs if is_to_do(statuses.get(run.id), retry=retry)]
@@ -85,7 +85,7 @@ def require_data(runs: Iterable[RunSpec]) -> None:
 def _require_device(runs: Iterable[RunSpec]) -> None:
     """That this machine has the device that the runs name; what is always there is not looked for."""
     if any(run.device == "cuda" for run in runs):
-        from rankwise.train.device import pick_device
+        from rankwise.train import pick_device
 
         pick_device("cuda")
 

@@ -19,7 +19,7 @@ from types import NoneType
 from typing import Any, Literal, get_args
 
 from rankwise.errors import CorruptStoreError, InvalidInputError, StorageError
-from rankwise.sweep.database import connect_to_read, connect_to_write, database, empty_log, errors_named
+from rankwise.sweep.database import connect_to_read, connect_to_write, database_file, empty_log, errors_named
 from rankwise.sweep.lock import driver_lock
 
 Status = Literal["pending", "running", "done", "failed", "diverged", "timeout", "oom"]
@@ -85,7 +85,7 @@ class StoreReader:
 
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
         self.directory = directory
-        self.path = database(directory)
+        self.path = database_file(directory)
         self._db = connection
 
     def counts(self) -> dict[Status, int]:
@@ -285,7 +285,7 @@ def open_store(directory: Path) -> Iterator[Store]:
     """The store in ``directory`` as its only driver; made if it is not there, checked if it is."""
     with errors_named(directory):
         directory.mkdir(parents=True, exist_ok=True)
-    with driver_lock(directory), closing(connect_to_write(database(directory))) as connection:
+    with driver_lock(directory), closing(connect_to_write(database_file(directory))) as connection:
         store = Store(directory, connection)
         store.forget_running()  # no other driver is alive, so what says "running" was interrupted
         try:
@@ -297,7 +297,7 @@ def open_store(directory: Path) -> Iterator[Store]:
 
 def read_store(directory: Path) -> StoreReader:
     """The store in ``directory`` for reading."""
-    path = database(directory)
+    path = database_file(directory)
     if path.exists() and not path.is_file():
         raise CorruptStoreError(f"{path}: expected the store's database, got something that is not a regular file")
     if not path.exists():

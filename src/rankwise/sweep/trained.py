@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rankwise.spec import RunSpec, SweepSpec
-from rankwise.sweep.database import database
+from rankwise.sweep.database import database_file
 from rankwise.sweep.engines.where import Where
 from rankwise.sweep.plan import plan_sweep
 from rankwise.sweep.session import raise_for_failures, run_here
@@ -48,7 +48,7 @@ def train_sweep(
 
 
 def _done(store: Path) -> dict[str, Row]:
-    if not database(store).exists():
+    if not database_file(store).exists():
         return {}
     with read_store(store) as reader:
         return {row.run_id: row for row in reader.rows("done")}

@@ -12,8 +12,7 @@ from rankwise.errors import StorageError
 from rankwise.estimate import Estimate
 from rankwise.sweep.trained import TrainedRun
 from rankwise.tasks import NeighborTask
-from rankwise.train.checkpoint import read_checkpoint
-from rankwise.train.loop import Training
+from rankwise.train import Training, read_checkpoint
 
 _NUMBERS_AT_ONCE = 2**24
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankwise.errors import InvalidInputError, MissingExtraError
-from rankwise.spec.images import CLASSES, SIDES
+from rankwise.spec import CLASSES, SIDES
 from rankwise.tasks.data_files import read_bytes
 
 _HELD_OUT_EVERY = 5

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.foreign_file import open_regular
-from rankwise.spec.vectors import VectorFile, content_sha256
+from rankwise.spec import VectorFile, content_sha256
 from rankwise.tasks.npy_file import map_npy
 
 

@@ -1,4 +1,4 @@
-"""The few numbers of ``rankwise.nn.address_search``, fitted by gradient descent on the iteration that it computes."""
+"""The few numbers of ``rankwise.nn.addresses``, fitted by gradient descent on the iteration that it computes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rankwise.nn.address_search import turned_addresses
+from rankwise.nn import turned_addresses
 from rankwise.tasks import FarthestNeighbor
 
 _BATCH = 256

@@ -5,9 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from rankwise.nn.generalized import AdditiveScore, GeneralizedHeads
-from rankwise.nn.tokens import TokenModel
-from rankwise.nn.transformer import Transformer
+from rankwise.nn import AdditiveScore, GeneralizedHeads, TokenModel, Transformer
 from rankwise.spec import ModelSpec, RunSpec, TokenInterface, derived_seed
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from rankwise.measure.attention import attention_ranks
+from rankwise.measure import attention_ranks
 from rankwise.tasks import Batch, TokenBatch
 
 Snapshot = dict[str, list[list[float]]]

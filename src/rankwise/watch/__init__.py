@@ -1,6 +1,5 @@
 """Watching a training: what every head's attention is like, step by step, beside random attention."""
 
-from rankwise.watch.observation import Alarm, HeadReading, Observation, Thresholds
-from rankwise.watch.watch import Watch
+import lazy_loader
 
-__all__ = ["Alarm", "HeadReading", "Observation", "Thresholds", "Watch"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from rankwise.audit.mask_baseline import barrier, seen_mask
+from rankwise.audit import barrier, seen_mask
 from rankwise.errors import InvalidInputError, require_number
 from rankwise.measure import effective_rank, hardmax_rank
 

@@ -126,7 +126,7 @@ class TransformersTap:
         """All heads of the model on the last ids."""
         if self._ids is None:
             return []
-        from rankwise.models.running.model import AttentionCall, running_from
+        from rankwise.models import AttentionCall, running_from
 
         model: Any = self.model
         training, attention = model.training, model.config._attn_implementation

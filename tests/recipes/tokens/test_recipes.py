@@ -7,7 +7,7 @@ import torch
 
 from rankwise.errors import InvalidInputError
 from rankwise.recipes.marks import lines_of
-from rankwise.recipes.registry import trained_figure
+from rankwise.recipes.registry import trained_recipe
 from rankwise.recipes.rows import points_of
 from rankwise.recipes.tokens import in_context, saturation
 from rankwise.recipes.tokens.families import knee_of
@@ -24,7 +24,7 @@ FIGURES = ("in-context", "language", "images", "saturation", "depth", "match")
 
 
 def runs_of(figure, preset, **options):
-    return trained_figure(figure).sweep(preset, **options).runs
+    return trained_recipe(figure).sweep(preset, **options).runs
 
 
 def made_up(run, quality):
@@ -54,13 +54,13 @@ def by_rank(run):
 
 
 def reading_of(figure, preset, runs):
-    recipe = trained_figure(figure)
+    recipe = trained_recipe(figure)
     return recipe.present(preset, points_of(recipe.rows(runs), recipe.keys)).reading
 
 
 @pytest.mark.parametrize("figure", FIGURES)
 def test_trained_runs_become_rows_a_table_and_a_figure(figure, tmp_path):
-    recipe, runs = trained_figure(figure), runs_of(figure, "smoke", seeds=2)
+    recipe, runs = trained_recipe(figure), runs_of(figure, "smoke", seeds=2)
     done = recipe.write("smoke", "rankwise reproduce", [by_rank(run) for run in runs], tmp_path)
     assert {path.suffix for path in done.files} == {".png", ".svg", ".csv", ".md"}
     assert all(path.stat().st_size > 1000 for path in done.files if path.suffix in (".png", ".svg"))
@@ -75,7 +75,7 @@ def test_trained_runs_become_rows_a_table_and_a_figure(figure, tmp_path):
 
 @pytest.mark.parametrize("figure", FIGURES)
 def test_every_run_alone_is_drawn_and_nothing_is_compared_with_what_is_not_there(figure):
-    recipe = trained_figure(figure)
+    recipe = trained_recipe(figure)
     for run in runs_of(figure, "smoke"):
         points = points_of(recipe.rows([by_rank(run)]), recipe.keys)
         alone = recipe.present("smoke", points)
@@ -85,7 +85,7 @@ def test_every_run_alone_is_drawn_and_nothing_is_compared_with_what_is_not_there
 
 
 def test_columns_of_a_token_run():
-    recipe = trained_figure("language")
+    recipe = trained_recipe("language")
     run = next(run for run in runs_of("language", "smoke") if run.model.rank == 4)
     (row,) = recipe.rows([made_up(run, 0.75)])
     known = {"task": "text", "data": "standard library", "attention": "ordinary", "kv_lora_rank": 0, "size": 4}
@@ -97,7 +97,7 @@ def test_columns_of_a_token_run():
     for rank in ("hardmax", "effective", "above_0.01"):
         assert [row.get(f"{rank}_l0h{head}") for head in (0, 1)] == pytest.approx([0.4, 0.4])
     assert 2 < row.get("bigram") < row.get("unigram") < 8
-    (row,) = trained_figure("images").rows([made_up(runs_of("images", "smoke")[0], 0.75)])
+    (row,) = trained_recipe("images").rows([made_up(runs_of("images", "smoke")[0], 0.75)])
     assert row.get("performance") == 0.75
     assert 0.9 < row.get("logistic") < 1
 
@@ -109,7 +109,7 @@ def test_knees_are_of_the_means_and_of_every_seed():
     assert "Performance is within 2 % of its best from head dim 8 (4 to 8) on." in line
     assert "For the hardmax rank after training it is 16, which does not agree." in line
     assert "The best run has 0.800 bits per byte, the worst 4.000." in line
-    recipe = trained_figure("language")
+    recipe = trained_recipe("language")
     points = points_of(recipe.rows(trained), recipe.keys)
     assert str(knee_of(points, "performance")) == "8 (4 to 8)"
     assert str(knee_of(points, "hardmax_start")) == "16"
@@ -152,7 +152,7 @@ def test_in_context_says_which_number_of_heads_wins_and_whether_low_rank_hurts()
 
 def test_in_context_draws_few_curves_and_every_shape():
     runs = [by_rank(run) for run in runs_of("in-context", "laptop")]
-    recipe = trained_figure("in-context")
+    recipe = trained_recipe("in-context")
     points = points_of(recipe.rows(runs), recipe.keys)
     examples, ranks = recipe.picture(recipe.settings("laptop"), points).draw().axes
     _, labels = examples.get_legend_handles_labels()
@@ -193,7 +193,7 @@ def test_runs_of_other_figures_are_shared():
 
 def test_different_texts_are_different_points(tmp_path):
     (tmp_path / "words").write_text("some words " * 1000)
-    recipe = trained_figure("language")
+    recipe = trained_recipe("language")
     runs = [*runs_of("language", "smoke"), *runs_of("language", "smoke", data=str(tmp_path / "words"))]
     points = points_of(recipe.rows([by_rank(run) for run in runs]), recipe.keys)
     assert [len(line) for line in lines_of(points, "data").values()] == [2, 2]
@@ -250,7 +250,7 @@ def knees_made_up(run):
 
 def test_knees_are_read_and_drawn_against_the_length_with_their_range():
     runs = [knees_made_up(run) for run in runs_of("saturation", "laptop", seeds=2, only=["task=text"])]
-    recipe = trained_figure("saturation")
+    recipe = trained_recipe("saturation")
     points = points_of(recipe.rows(runs), recipe.keys)
     first, *_, growth = recipe.reading(recipe.settings("laptop"), points)
     assert first.startswith("text, n = 32: knees at head dim: performance 8 (4 to 8), initial hardmax rank 16, ")

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from rankwise.errors import InvalidInputError
 from rankwise.foreign_file import open_regular
 from rankwise.models.files.tensor_file import MAX_ELEMENTS, RealArray, TensorInfo, require_plain_name
-from rankwise.spec.strict_json import parse_json_object
+from rankwise.spec import parse_json_object
 
 _MAX_HEADER = 16 * 2**20
 """Headers of published checkpoints stay below 1 MB for a file."""

@@ -18,7 +18,7 @@ from rankwise.errors import InvalidInputError, MissingExtraError, nearest_name, 
 from rankwise.foreign_file import plain_name
 from rankwise.models.files.safetensors_file import SafetensorsFile, refuse_pickle
 from rankwise.models.files.tensor_file import RealArray, TensorFile, TensorInfo
-from rankwise.spec.strict_json import read_json_object
+from rankwise.spec import read_json_object
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"

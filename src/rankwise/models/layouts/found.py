@@ -11,7 +11,7 @@ import numpy as np
 from rankwise.errors import InvalidInputError
 from rankwise.models.layouts.layer import NormRef, TensorSlice
 from rankwise.models.tensor_source import TensorSource
-from rankwise.shapes.config import ConfigPart
+from rankwise.shapes import ConfigPart
 
 _SEEING = re.compile(r"(^|\.)(vision_tower|vision_model|visual)\.")
 """Stacks beside the text's in models of several parts, whose layers may have the same names."""

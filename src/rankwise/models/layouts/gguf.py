@@ -14,7 +14,7 @@ from rankwise.models.layouts.found import find_stack, rms_norm, separate
 from rankwise.models.layouts.layer import LayerRef, MaskKind
 from rankwise.models.layouts.rope import Rope, read_rope
 from rankwise.models.tensor_source import TensorSource
-from rankwise.shapes.config import ConfigPart
+from rankwise.shapes import ConfigPart
 
 _ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3")
 _INTERLEAVED = ("llama",)

@@ -13,7 +13,7 @@ from rankwise.models.layouts.found import columns, find_stack, optional, require
 from rankwise.models.layouts.layer import LatentRef, LayerRef, TensorSlice
 from rankwise.models.layouts.rope import read_rope, yarn_mscale
 from rankwise.models.tensor_source import TensorSource
-from rankwise.shapes.config import ConfigPart, shape_of_config
+from rankwise.shapes import ConfigPart, shape_of_config
 
 
 def has_latent(source: TensorSource) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankwise.models.layouts.layer import MaskKind
-from rankwise.shapes.config import ConfigPart
+from rankwise.shapes import ConfigPart
 
 _SLIDING = ("sliding_attention", "local", "chunked_attention")
 _WINDOWS = ("sliding_window", "local_attention", "window_size", "attention_window", "attention_chunk_size")

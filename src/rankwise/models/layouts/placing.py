@@ -16,7 +16,7 @@ from rankwise.models.layouts.refusal import WAY_OUT, ready_command
 from rankwise.models.layouts.structure import PlacedBlock, placed_blocks, read_layers
 from rankwise.models.layouts.twin_config import completed_config
 from rankwise.models.tensor_source import TensorSource
-from rankwise.shapes.config import ConfigPart
+from rankwise.shapes import ConfigPart
 
 if TYPE_CHECKING:
     from rankwise.models.layouts.proof import Proved

@@ -28,7 +28,7 @@ from rankwise.models.layouts.sizes import SizeError, sizes_of
 from rankwise.models.layouts.structure import PlacedBlock, placed_blocks
 from rankwise.models.layouts.twin import run_twin, tiny_twin
 from rankwise.models.tensor_source import ModuleSource
-from rankwise.shapes.config import ConfigPart
+from rankwise.shapes import ConfigPart
 
 _TOLERANCE = 1e-4
 _MASKED = -1e4

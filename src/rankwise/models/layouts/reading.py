@@ -19,7 +19,7 @@ from rankwise.models.layouts.masks import layer_kind, mask_of
 from rankwise.models.layouts.rope import Rope, read_rope
 from rankwise.models.layouts.sizes import Order, Sizes, bias_names, sizes_of
 from rankwise.models.tensor_source import TensorSource
-from rankwise.shapes.config import ConfigPart
+from rankwise.shapes import ConfigPart
 
 Turning = Literal["none", "halves", "neighbours", "other"]
 """Rotary positions: none; pairs (i, i + P); pairs (2i, 2i + 1); of a kind that is not modelled (two dimensions)."""

@@ -16,7 +16,7 @@ from jaxtyping import Int
 from rankwise.errors import InvalidInputError
 from rankwise.models.layouts.blocks import Block
 from rankwise.models.tensor_source import TensorSource
-from rankwise.shapes.config import ConfigPart
+from rankwise.shapes import ConfigPart
 
 Order = Literal["turn", "head", "codegen"]
 """Of one tensor with queries, keys and values: all queries, all keys, all values; or per key head its queries, its key
@@ -173,7 +173,7 @@ def head_numbers(block: Block, config: ConfigPart) -> list[int]:
         for key in keys:
             value = part.values.get(key)
             if isinstance(value, list) and block.numbers and block.numbers[0] < len(value):
-                part = ConfigPart(part.values | {key: value[block.numbers[0]]}, part.path)
+                part = ConfigPart(dict(part.values) | {key: value[block.numbers[0]]}, part.path)
             if part.has(key):
                 found.append(part.number(key))
     return list(dict.fromkeys(found))

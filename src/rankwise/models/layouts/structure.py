@@ -12,7 +12,7 @@ from rankwise.models.layouts.layer import LayerRef
 from rankwise.models.layouts.reading import Reading, guess, layer_ref
 from rankwise.models.layouts.sizes import config_of, head_numbers
 from rankwise.models.tensor_source import TensorSource
-from rankwise.shapes.config import ConfigPart
+from rankwise.shapes import ConfigPart
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def load_pretrained(path: Path) -> Loaded:
         source, options["gguf_file"] = path.parent, path.name
     else:
         source = path
-    with _quiet(), model_errors(path, "a model that transformers can build from its own source"):
+    with quiet(), model_errors(path, "a model that transformers can build from its own source"):
         config = transformers.AutoConfig.from_pretrained(source, **options)
         objective = _objective(config, gguf=path.suffix == ".gguf")
         model, missing = _built(transformers, source, options, config, objective, stored)
@@ -178,7 +178,7 @@ def model_errors(path: Path, expected: str) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """No progress bars and no remarks of transformers (some go straight to stderr); its settings are put back."""
     from transformers.utils import logging
 
@@ -225,5 +225,5 @@ def save_dequantised(model: Any, tokenizer: Any, directory: Path) -> None:
     stated["architectures"] = [type(model).__name__]
     (directory / "config.json").write_text(json.dumps(stated, indent=2) + "\n", encoding="utf-8")
     if tokenizer is not None:
-        with _quiet():
+        with quiet():
             tokenizer.save_pretrained(directory)

@@ -22,7 +22,7 @@ from torch import Tensor
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.foreign_file import plain_name, read_regular
 from rankwise.models.running.tokenizer import special_ends
-from rankwise.tasks.npy_file import map_npy
+from rankwise.tasks import map_npy
 
 _MAX_TEXT_BYTES = 64 * 2**20
 """Enough for days of measuring; a larger file was hardly meant."""

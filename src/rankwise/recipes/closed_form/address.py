@@ -18,13 +18,12 @@ from dataclasses import asdict, dataclass
 import torch
 
 from rankwise.estimate import Estimate
-from rankwise.nn.address_search import address_search
+from rankwise.nn import address_search
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, lines_of, select
-from rankwise.report.figures import GUIDE
-from rankwise.report.panels import Axis, Panel, Picture, smooth
+from rankwise.report import GUIDE, Axis, Panel, Picture, smooth
 from rankwise.tasks import FarthestNeighbor
-from rankwise.train.address_fit import Fitted, fit_search
+from rankwise.train import Fitted, fit_search
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, lines_of, select
-from rankwise.report.figures import MARKERS, ramp
-from rankwise.report.panels import Axis, Panel, Picture, Series, dots, smooth
-from rankwise.theory.saturation import expected_hardmax_rank, hardmax_rank_mean, saturation_dim, simulate_hardmax_rank
+from rankwise.report import MARKERS, Axis, Panel, Picture, Series, dots, ramp, smooth
+from rankwise.theory import expected_hardmax_rank, hardmax_rank_mean, saturation_dim, simulate_hardmax_rank
 
 PANELS = {
     "full mask": ("full", "gaussian"),

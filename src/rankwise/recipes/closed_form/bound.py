@@ -17,11 +17,15 @@ from dataclasses import dataclass
 
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, lines_of, select
-from rankwise.report.figures import ramp
-from rankwise.report.panels import Axis, Panel, Picture, dots, legend_entry, smooth
-from rankwise.theory.bounds import TRIVIAL_ERROR, error_lower_bound, heads_required_log10
-from rankwise.theory.harmonics import sign_energy
-from rankwise.theory.random_heads import powers_of_2, random_head_errors
+from rankwise.report import Axis, Panel, Picture, dots, legend_entry, ramp, smooth
+from rankwise.theory import (
+    TRIVIAL_ERROR,
+    error_lower_bound,
+    heads_required_log10,
+    powers_of_2,
+    random_head_errors,
+    sign_energy,
+)
 
 _TARGET = 0.1
 

@@ -19,10 +19,8 @@ from dataclasses import dataclass
 
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, select
-from rankwise.report.figures import COLOURS, GUIDE, ramp
-from rankwise.report.panels import Axis, Panel, Picture, Series, legend_entry, smooth
-from rankwise.theory.bounds import heads_required_log10
-from rankwise.theory.exponent import LAW, limit_exponent
+from rankwise.report import COLOURS, GUIDE, Axis, Panel, Picture, Series, legend_entry, ramp, smooth
+from rankwise.theory import LAW, heads_required_log10, limit_exponent
 
 _TABULATED = (0.15, 0.1, 0.05)
 

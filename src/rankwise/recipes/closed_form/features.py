@@ -22,10 +22,8 @@ from typing import Any
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, lines_of, select
 from rankwise.recipes.paper_figures import published
-from rankwise.report.figures import COLOURS, GUIDE
-from rankwise.report.panels import Axis, Panel, Picture, Series, dots, legend_entry, smooth
-from rankwise.theory.harmonics import sign_energy
-from rankwise.theory.random_heads import errors_as_published, mean_of_draws, powers_of_2, random_head_errors
+from rankwise.report import COLOURS, GUIDE, Axis, Panel, Picture, Series, dots, legend_entry, smooth
+from rankwise.theory import errors_as_published, mean_of_draws, powers_of_2, random_head_errors, sign_energy
 
 _QUOTED = (8, 2048)
 """Dimension and heads at which the difference to the figure is quoted in words."""

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, select
-from rankwise.report.figures import COLOURS, MARKERS
-from rankwise.report.panels import Axis, Panel, Picture, dots, smooth
+from rankwise.report import COLOURS, MARKERS, Axis, Panel, Picture, dots, smooth
 from rankwise.theory import saturation
 
 _START = 64

@@ -27,13 +27,11 @@ from typing import Any, Literal
 
 import torch
 
-from rankwise.audit import random_scores
-from rankwise.audit.random_scores import ScoreRanks
+from rankwise.audit import ScoreRanks, random_scores
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, lines_of, select
-from rankwise.report.figures import COLOURS, GUIDE, MARKERS
-from rankwise.report.panels import Axis, Panel, Picture, legend_entry, smooth
-from rankwise.theory.saturation import expected_hardmax_rank
+from rankwise.report import COLOURS, GUIDE, MARKERS, Axis, Panel, Picture, legend_entry, smooth
+from rankwise.theory import expected_hardmax_rank
 
 PANELS = {
     "model dimension": ("model dimension", "model dimension, 8 heads", None),

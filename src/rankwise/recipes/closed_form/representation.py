@@ -22,10 +22,8 @@ import numpy as np
 
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, lines_of
-from rankwise.report.figures import GUIDE, ramp
-from rankwise.report.panels import Axis, Panel, Picture, Series, dots, legend_entry, smooth
-from rankwise.theory.harmonics import feature_weight, harmonic_dim, sign_eigenvalue, sign_energy
-from rankwise.theory.representation import average_of_heads, truncated_sign
+from rankwise.report import GUIDE, Axis, Panel, Picture, Series, dots, legend_entry, ramp, smooth
+from rankwise.theory import average_of_heads, feature_weight, harmonic_dim, sign_eigenvalue, sign_energy, truncated_sign
 
 _QUIET = 0.03
 """Standard error up to which a simulated point says something."""

@@ -23,14 +23,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rankwise.nn.constructions import discriminant_directions
+from rankwise.nn import discriminant_directions
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, select
-from rankwise.report.figures import MARKERS, ramp
-from rankwise.report.panels import Axis, Panel, Picture, Series, dots, smooth
+from rankwise.report import MARKERS, Axis, Panel, Picture, Series, dots, ramp, smooth
 from rankwise.spec import SelectSpec
 from rankwise.tasks import Select
-from rankwise.theory.selection import search_noise, selection_rank, sufficient_rank
+from rankwise.theory import search_noise, selection_rank, sufficient_rank
 
 _TARGET = 0.99
 _NUMBERS_AT_ONCE = 2**21

@@ -17,13 +17,12 @@ from dataclasses import dataclass
 import torch
 
 from rankwise.estimate import Estimate
-from rankwise.nn.constructions import majority_vote
+from rankwise.nn import majority_vote
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, lines_of, select
-from rankwise.report.figures import COLOURS, GUIDE, MARKERS
-from rankwise.report.panels import Axis, Panel, Picture, Series, dots, smooth
+from rankwise.report import COLOURS, GUIDE, MARKERS, Axis, Panel, Picture, Series, dots, smooth
 from rankwise.tasks import NearestNeighbor
-from rankwise.theory.depth import majority_accuracy, majority_heads_required
+from rankwise.theory import majority_accuracy, majority_heads_required
 
 _TARGETS = (0.9, 0.95, 0.99)
 

@@ -20,7 +20,7 @@ from rankwise.recipes.tokens import images, language
 from rankwise.recipes.tokens.families import drawn_levels, task_of
 from rankwise.recipes.tokens.runs import TokenFigure, split_data, verdict
 from rankwise.recipes.trained_figure import Settings
-from rankwise.report.panels import Axis, Panel, Picture
+from rankwise.report import Axis, Panel, Picture
 from rankwise.spec import RunSpec
 
 

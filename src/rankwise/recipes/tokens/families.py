@@ -6,17 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rankwise.measure.knee import Knee, find_knee
+from rankwise.measure import Knee, find_knee
 from rankwise.recipes.cells import counted
 from rankwise.recipes.marks import Value, curve, lines_of, ticked
 from rankwise.recipes.rows import Point
 from rankwise.recipes.tokens.runs import TIMES, TokenFigure
 from rankwise.recipes.trained_figure import S, Settings
-from rankwise.report.figures import COLOURS, ramp
-from rankwise.report.panels import Axis, Panel, Picture, Series
+from rankwise.report import COLOURS, Axis, Panel, Picture, Series, ramp
 from rankwise.spec import RunSpec, TaskSpec
-from rankwise.theory.occupancy import hardmax_rank_mean
-from rankwise.train.token_protocol import Budget, token_run
+from rankwise.theory import hardmax_rank_mean
+from rankwise.train import Budget, token_run
 
 _LEVELS = ("unigram", "bigram", "logistic")
 _DRAWN = ("bigram", "logistic")  # single bytes lie so far off that they would flatten the curve

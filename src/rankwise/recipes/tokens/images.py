@@ -14,8 +14,8 @@ from functools import partial
 from rankwise.errors import InvalidInputError
 from rankwise.recipes.tokens.families import Family, OneFamilyFigure
 from rankwise.spec import ImagesSpec
-from rankwise.tasks.image_files import find_mnist, read_mnist
-from rankwise.train.token_protocol import Budget
+from rankwise.tasks import find_mnist, read_mnist
+from rankwise.train import Budget
 
 
 def digits(data: str | None, *, shift: int, patch: int = 2, mnist_patch: int = 4) -> ImagesSpec:

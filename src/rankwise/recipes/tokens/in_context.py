@@ -23,13 +23,11 @@ from rankwise.recipes.marks import Value, curve, select, ticked
 from rankwise.recipes.rows import Point
 from rankwise.recipes.tokens.runs import verdict
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.figures import GUIDE
-from rankwise.report.panels import Axis, Panel, Picture, Series, smooth
+from rankwise.report import GUIDE, Axis, Panel, Picture, Series, smooth
 from rankwise.spec import InContextSpec, RunSpec
-from rankwise.sweep.trained import TrainedRun
-from rankwise.tasks.in_context import InContext
-from rankwise.tasks.in_context_baselines import baselines_of
-from rankwise.train.token_protocol import Budget, token_run
+from rankwise.sweep import TrainedRun
+from rankwise.tasks import InContext, baselines_of
+from rankwise.train import Budget, token_run
 
 _BESIDE = 2
 """How many learners without training are drawn: the best ones."""

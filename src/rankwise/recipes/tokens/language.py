@@ -14,8 +14,8 @@ from functools import partial
 
 from rankwise.recipes.tokens.families import Family, OneFamilyFigure
 from rankwise.spec import TextSpec
-from rankwise.tasks.data_files import read_corpus
-from rankwise.train.token_protocol import Budget
+from rankwise.tasks import read_corpus
+from rankwise.train import Budget
 
 
 def text(data: str | None, *, context: int) -> TextSpec:

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from rankwise.recipes.marks import Value, curve, lines_of, ticked
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report.panels import Axis, Panel, Picture
+from rankwise.report import Axis, Panel, Picture
 from rankwise.spec import MatchSpec, RunSpec
-from rankwise.sweep.trained import TrainedRun
-from rankwise.train.token_protocol import Budget, token_run
+from rankwise.sweep import TrainedRun
+from rankwise.train import Budget, token_run
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,7 @@ from rankwise.recipes.marks import Value
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import S, TrainedFigure
 from rankwise.spec import RunSpec, TaskSpec
-from rankwise.sweep.run_time import forward_flops
-from rankwise.sweep.trained import TrainedRun
+from rankwise.sweep import TrainedRun, forward_flops
 from rankwise.tasks import build_task
 
 TIMES = ("start", "quarter", "half", "three_quarters", "end")

@@ -23,10 +23,9 @@ from rankwise.recipes.tokens import images, language
 from rankwise.recipes.tokens.families import Family, FamilyFigure, knee_of, task_of
 from rankwise.recipes.tokens.runs import split_data
 from rankwise.recipes.trained_figure import Settings
-from rankwise.report.figures import COLOURS, GUIDE, MARKERS, ramp
-from rankwise.report.panels import Axis, Panel, Picture, Series, dots, smooth
+from rankwise.report import COLOURS, GUIDE, MARKERS, Axis, Panel, Picture, Series, dots, ramp, smooth
 from rankwise.spec import RunSpec
-from rankwise.theory.saturation import saturation_dim
+from rankwise.theory import saturation_dim
 
 KNEES = {
     "performance": "performance",

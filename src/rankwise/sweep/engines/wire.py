@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from rankwise.sweep.engines.engine import Checkpointed, Event
-from rankwise.train.durable import keep_only
+from rankwise.train import keep_only
 from rankwise.whole_file import replace_whole
 
 CHECKPOINT_SUFFIX = ".safetensors"

@@ -23,7 +23,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TextIO
 
-from rankwise.train.contract import Diverged, Stopped
+from rankwise.train import Diverged, Stopped
 
 # The disk's refusals: they are nobody's bug, and the run goes on when there is room again.
 _STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EPERM}

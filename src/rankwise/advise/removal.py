@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rankwise.reduce.document import Reduction
+from rankwise.reduce import Reduction
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankwise.nn.constructions import exact_farthest
+from rankwise.nn import exact_farthest
 from rankwise.sweep.trained_weights import error_of
 from rankwise.tasks import FarthestNeighbor
 

@@ -1,0 +1,12 @@
+from .alignment import angle_and_scale as angle_and_scale
+from .attention import attention_ranks as attention_ranks
+from .bisection import smallest as smallest
+from .knee import Knee as Knee
+from .knee import find_knee as find_knee
+from .knee import first_crossing as first_crossing
+from .rank import effective_rank as effective_rank
+from .rank import energy_rank as energy_rank
+from .rank import hardmax_rank as hardmax_rank
+from .rank import numerical_rank as numerical_rank
+from .rank import participation_ratio as participation_ratio
+from .rank import stable_rank as stable_rank

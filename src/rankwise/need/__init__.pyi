@@ -1,0 +1,15 @@
+from .document import NeedAsked as NeedAsked
+from .document import NeedMeasurement as NeedMeasurement
+from .document import NeedReport as NeedReport
+from .document import NeedSource as NeedSource
+from .document import read_need as read_need
+from .forms import intrinsic_dimension as intrinsic_dimension
+from .measurement import Need as Need
+from .measurement import NeedSettings as NeedSettings
+from .measurement import measure_need as measure_need
+from .model import measure_model_need as measure_model_need
+from .per_head import SEVERAL as SEVERAL
+from .per_head import TARGET as TARGET
+from .report import need_report as need_report
+from .vectors import read_vectors as read_vectors
+from .vectors import tensor_names as tensor_names

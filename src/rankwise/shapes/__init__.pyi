@@ -1,0 +1,9 @@
+from .config import ConfigPart as ConfigPart
+from .config import read_config as read_config
+from .config import shape_of_config as shape_of_config
+from .published import published_shapes as published_shapes
+from .shape import STATE_BYTES as STATE_BYTES
+from .shape import LatentShape as LatentShape
+from .shape import ModelShape as ModelShape
+from .use import context_length as context_length
+from .use import generates as generates

@@ -1,0 +1,16 @@
+from .address_fit import Fitted as Fitted
+from .address_fit import fit_search as fit_search
+from .checkpoint import read_checkpoint as read_checkpoint
+from .contract import Diverged as Diverged
+from .contract import Stopped as Stopped
+from .device import pick_device as pick_device
+from .durable import keep_only as keep_only
+from .loop import Training as Training
+from .memory import keep_freed_memory as keep_freed_memory
+from .protocols import PAPER_EXAMPLES as PAPER_EXAMPLES
+from .protocols import PAPER_SEQUENCES as PAPER_SEQUENCES
+from .protocols import Cell as Cell
+from .protocols import capacity as capacity
+from .protocols import paper as paper
+from .token_protocol import Budget as Budget
+from .token_protocol import token_run as token_run
