@@ -75,7 +75,7 @@ def test_any_layout_by_its_names(folder, capsys, tmp_path):
 
 
 def test_texts_and_model_are_looked_at_before_the_weights(folder, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr("rankwise.audit.audit.audit_weights", lambda *_, **__: pytest.fail("audited first"))
+    monkeypatch.setattr("rankwise.audit.audit_weights", lambda *_, **__: pytest.fail("audited first"))
     assert main(["audit", str(folder), "--tokens", str(tmp_path / "none.json"), "--json"]) == 2
     assert "none.json: expected a text file, got no such file" in capsys.readouterr().err
 
@@ -84,7 +84,7 @@ def test_the_report_of_the_weights_is_kept_when_the_model_cannot_be_run(folder, 
     def fails(*_, **__):
         raise InvalidInputError("no attention to watch")
 
-    monkeypatch.setattr("rankwise.audit.attention.measure_attention", fails)
+    monkeypatch.setattr("rankwise.audit.measure_attention", fails)
     (tmp_path / "ids.json").write_text("[[1, 2, 3, 4]]")
     report = tmp_path / "audit.json"
     assert main(["audit", str(folder), "--tokens", str(tmp_path / "ids.json"), "-o", str(report), "--json"]) == 2

@@ -63,8 +63,8 @@ def test_texts_are_no_longer_than_the_model_by_default(capsys, monkeypatch, tmp_
         raise InvalidInputError(f"was given {list(tokens.shape)}")
 
     running = running_from(tiny_model("bert"), objective="embedding", tokenizer=ByT5Tokenizer())
-    monkeypatch.setattr("rankwise.models.running.model.load_running", lambda _: running)
-    monkeypatch.setattr("rankwise.need.model.measure_model_need", show)
+    monkeypatch.setattr("rankwise.models.load_running", lambda _: running)
+    monkeypatch.setattr("rankwise.need.measure_model_need", show)
     (tmp_path / "text").write_text("a" * 2 * (64 - 1))  # pieces end with a token of their own
     assert main(["need", "--model", "x", "--text", str(tmp_path / "text"), "--json"]) == 2
     assert "was given [2, 64]" in capsys.readouterr().err

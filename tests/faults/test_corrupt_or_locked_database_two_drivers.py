@@ -12,6 +12,7 @@ import pytest
 
 from rankwise.errors import CorruptStoreError, StorageError
 from rankwise.spec import SweepSpec, read_spec
+from rankwise.sweep import database
 from rankwise.sweep.plan import plan_sweep
 from rankwise.sweep.runner import Outcome
 from rankwise.sweep.session import require_kept

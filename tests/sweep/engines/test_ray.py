@@ -40,7 +40,7 @@ def job(directory, *tags, steps=20, **fields):
     return Job(run_id=run.id, spec=plain(run), checkpoint_dir=directory / run.id)
 
 
-def heard(engine, until, seconds=60):
+def heard(engine, until, seconds=300):
     """All events until one of a kind has come."""
     events, deadline = [], time.monotonic() + seconds
     while not any(isinstance(event, until) for event in events):
