@@ -9,7 +9,10 @@ from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.nn import LatentAttention, MultiheadAttention, Transformer
 from rankwise.spec import LatentSpec, ModelSpec
 
-sizes = st.fixed_dictionaries(
+score_forms = st.just({}) | st.fixed_dictionaries(
+    {"score_form": st.sampled_from(["block_low_rank", "monarch"]), "blocks": st.sampled_from([2, 4])}
+)
+low_rank_sizes = st.fixed_dictionaries(
     {
         "kv_heads": st.sampled_from([1, 2, 4]),
         "rank": st.sampled_from([2, 6, 16]),
@@ -20,6 +23,7 @@ sizes = st.fixed_dictionaries(
         "temperature": st.sampled_from(["fixed", "learned"]),
     }
 )
+sizes = st.builds(dict.__or__, low_rank_sizes, score_forms)
 
 
 @settings(max_examples=60)
@@ -139,6 +143,10 @@ def test_left_padding_with_positions_of_its_own(kind):
 def test_cache_memory_is_what_the_sizes_say():
     layer = MultiheadAttention(16, 8, 4, value_rank=3, kv_heads=2, causal=True)
     assert layer.new_cache(5, 100).nbytes == 5 * 100 * 2 * (4 + 3) * 4
+    structured = MultiheadAttention(
+        16, 8, 4, value_rank=3, kv_heads=2, causal=True, score_form="block_low_rank", blocks=4
+    )
+    assert structured.new_cache(5, 100).nbytes == 5 * 100 * 2 * (4 + 16 + 3) * 4  # keys are (W_K x, x)
     spec = LatentSpec.deepseek_v3()
     latent = LatentAttention(spec, device="meta", dtype=torch.bfloat16)
     assert latent.new_cache(3, 10).nbytes == 3 * 10 * latent.cache_bytes_per_token

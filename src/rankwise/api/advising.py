@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rankwise.advise import Advice, advice_document, situation, taken_away
 from rankwise.advise import advise as advise_about
-from rankwise.api.auditing import Audit, audit
-from rankwise.api.needing import Need
+from rankwise.api.auditing import Auditing, audit
+from rankwise.api.needing import Needing
 from rankwise.api.reducing import Reducing
 from rankwise.api.result import Result, Rows
 from rankwise.audit import FORMAT as AUDIT_FORMAT
@@ -73,24 +73,23 @@ class Advising(Result):
 
 
 def advise(
-    model: Audit | AuditReport | nn.Module | str | Path | None = None,
+    model: Auditing | AuditReport | nn.Module | str | Path | None = None,
     *,
-    need: Need | NeedReport | str | Path | None = None,
+    need: Needing | NeedReport | str | Path | None = None,
     reduction: Reducing | Reduction | str | Path | None = None,
     **numbers: Any,
 ) -> Advising:
     """What to change about rank and heads; ``rankwise advise`` does the same.
 
-    Args:
-        model: An audit, the file that ``rankwise audit -o`` wrote, a model's config.json or folder, or a module in
-            memory, which is audited first. None where ``numbers`` say it all.
-        need: What ``rankwise.need`` returned, or the file that ``rankwise need -o`` wrote.
-        reduction: What ``rankwise.reduce`` returned for the same model, or the file that the command wrote.
-        numbers: The options of the command, such as ``dim=768, heads=12, length=1024``; they win over the others.
+    - ``model``: An audit, the file that ``rankwise audit -o`` wrote, a model's config.json or folder, or a module in
+      memory, which is audited first. None where ``numbers`` say it all.
+    - ``need``: What ``rankwise.need`` returned, or the file that ``rankwise need -o`` wrote.
+    - ``reduction``: What ``rankwise.reduce`` returned for the same model, or the file that the command wrote.
+    - ``numbers``: The options of the command, such as ``dim=768, heads=12, length=1024``; they win over the others.
     """
     config, report = None, None
-    if isinstance(model, Audit | AuditReport):
-        report = model.report if isinstance(model, Audit) else model
+    if isinstance(model, Auditing | AuditReport):
+        report = model.report if isinstance(model, Auditing) else model
     elif isinstance(model, str | Path):
         path = Path(model)
         if path.is_file() and read_json_object(path).get("format") == AUDIT_FORMAT:
@@ -99,7 +98,7 @@ def advise(
             config = path
     elif model is not None:
         report = audit(model).report
-    measured = need.report if isinstance(need, Need) else need
+    measured = need.report if isinstance(need, Needing) else need
     if isinstance(measured, str | Path):
         measured = read_need(Path(measured))
     reduced = reduction.report if isinstance(reduction, Reducing) else reduction

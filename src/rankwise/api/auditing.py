@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rankwise.models import TensorNames, TensorSource
 
 
-class Audit(Result):
+class Auditing(Result):
     """The ranks of every head's QK and OV forms beside those of random weights; ``report`` holds everything."""
 
     def __init__(self, report: AuditReport) -> None:
@@ -107,21 +107,20 @@ def audit(
     tokenizer: Any = None,
     length: int | None = None,
     pieces: int = 8,
-) -> Audit:
+) -> Auditing:
     """The ranks of every head's QK and OV forms beside those of random weights; ``rankwise audit`` does the same.
 
-    Args:
-        model: A module in memory (of ``transformers``, or any with ``names``), a folder, a .safetensors or .gguf file,
-            or a name on the hub (with ``download``).
-        names: Where a layout is not known: the names of its tensors, a ``TensorNames`` or its fields, such as
-            ``{"q": "blocks.{layer}.wq", "k": "blocks.{layer}.wk", "heads": 8}``.
-        config: The config.json of a single safetensors file.
-        download: Fetch a name that is no path from the Hugging Face hub.
-        text: Text files to run the model on too, which adds the ranks of its attention matrices.
-        tokens: Token ids instead, [texts, tokens], or a file of them.
-        tokenizer: The tokenizer of a module in memory (with ``text``).
-        length: Tokens of a piece of text; 256 if not given.
-        pieces: How many pieces of text at most.
+    - ``model``: A module in memory (of ``transformers``, or any with ``names``), a folder, a .safetensors or .gguf
+      file, or a name on the hub (with ``download``).
+    - ``names``: Where a layout is not known: the names of its tensors, a ``TensorNames`` or its fields, such as
+      ``{"q": "blocks.{layer}.wq", "k": "blocks.{layer}.wk", "heads": 8}``.
+    - ``config``: The config.json of a single safetensors file.
+    - ``download``: Fetch a name that is no path from the Hugging Face hub.
+    - ``text``: Text files to run the model on too, which adds the ranks of its attention matrices.
+    - ``tokens``: Token ids instead, [texts, tokens], or a file of them.
+    - ``tokenizer``: The tokenizer of a module in memory (with ``text``).
+    - ``length``: Tokens of a piece of text; 256 if not given.
+    - ``pieces``: How many pieces of text at most.
     """
     from rankwise.audit import audit_weights
     from rankwise.models import TensorNames, as_source, open_model, place
@@ -136,7 +135,7 @@ def audit(
     asked = TensorNames(**names) if isinstance(names, Mapping) else names
     report = audit_weights(source, place(source, asked))
     if text is None and tokens is None:
-        return Audit(report)
+        return Auditing(report)
     from rankwise.audit import attention_report, measure_attention
     from rankwise.models import run_sanity
 
@@ -145,7 +144,7 @@ def audit(
         sanity = run_sanity(runs, read)
         layers = measure_attention(runs, read.tokens)
     attention = attention_report(layers, texts=len(read.tokens), source=read.sources, sanity=sanity)
-    return Audit(replace(report, attention=attention))
+    return Auditing(replace(report, attention=attention))
 
 
 def _ranks(form: str, ranks: Ranks) -> dict[str, float]:

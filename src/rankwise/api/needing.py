@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _WEIGHTS = (".gguf",)
 
 
-class Need(Result):
+class Needing(Result):
     """The smallest rank that meets a target, its interval, and the error at every rank; ``report`` holds everything."""
 
     def __init__(self, report: NeedReport) -> None:
@@ -112,28 +112,27 @@ def need(
     heads: int = 1,
     steps: int = 200,
     seed: int = 0,
-) -> Need:
+) -> Needing:
     """The rank that vectors need: error of nearest-neighbour search against rank; ``rankwise need`` does the same.
 
-    Args:
-        vectors: The keys, [keys, dim], as a tensor or array; a .npy or .safetensors file of them; or a model (a folder,
-            a .gguf file, or a module of ``transformers``) whose attention inputs on ``text`` or ``tokens`` are
-            measured, block by block.
-        queries: The same for the queries; without them the keys ask for each other.
-        tensor: Name of the keys in a file of several tensors.
-        query_tensor: Name of the queries in ``queries``.
-        text: With a model: text files, UTF-8.
-        tokens: With a model: token ids instead, [texts, tokens], or a file of them.
-        tokenizer: With a module in memory and ``text``.
-        layers: With a model: only these attention blocks, counted from 0.
-        length: With a model: tokens of a text.
-        texts: With a model: how many texts at most.
-        target: The error to reach, between 0 and 1.
-        candidates: Keys that a query chooses among.
-        similarity: What near means.
-        heads: Number of heads in the bound for isotropic data that is drawn beside.
-        steps: Steps of training a form; 0 keeps to the SVD.
-        seed: Of everything random.
+    - ``vectors``: The keys, [keys, dim], as a tensor or array; a .npy or .safetensors file of them; or a model (a
+      folder, a .gguf file, or a module of ``transformers``) whose attention inputs on ``text`` or ``tokens`` are
+      measured, block by block.
+    - ``queries``: The same for the queries; without them the keys ask for each other.
+    - ``tensor``: Name of the keys in a file of several tensors.
+    - ``query_tensor``: Name of the queries in ``queries``.
+    - ``text``: With a model: text files, UTF-8.
+    - ``tokens``: With a model: token ids instead, [texts, tokens], or a file of them.
+    - ``tokenizer``: With a module in memory and ``text``.
+    - ``layers``: With a model: only these attention blocks, counted from 0.
+    - ``length``: With a model: tokens of a text.
+    - ``texts``: With a model: how many texts at most.
+    - ``target``: The error to reach, between 0 and 1.
+    - ``candidates``: Keys that a query chooses among.
+    - ``similarity``: What near means.
+    - ``heads``: Number of heads in the bound for isotropic data that is drawn beside.
+    - ``steps``: Steps of training a form; 0 keeps to the SVD.
+    - ``seed``: Of everything random.
     """
     from rankwise.need import NeedSettings, measure_need, need_report
 
@@ -158,7 +157,7 @@ def need(
             texts=read.tokens.shape[0],
             tokens_each=read.tokens.shape[1],
         )
-        return Need(replace(need_report(found, source), sanity=sanity))
+        return Needing(replace(need_report(found, source), sanity=sanity))
     keys, keys_name, keys_total = _rows_of("vectors", vectors, tensor, seed)
     asking, asking_name, asking_total = (None, None, None)
     if queries is not None:
@@ -171,7 +170,7 @@ def need(
         queries=asking_name,
         queries_in_file=asking_total,
     )
-    return Need(need_report([measured], source))
+    return Needing(need_report([measured], source))
 
 
 def _is_model(given: object) -> bool:

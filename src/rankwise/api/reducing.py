@@ -91,22 +91,21 @@ def reduce(
 ) -> Reducing:
     """Shrink a trained model's attention and say whether it is worth it; ``rankwise reduce`` does the same.
 
-    Args:
-        model: A folder with config.json and safetensors, or a .gguf file. A model in memory is saved first
-            (``model.save_pretrained``): reducing reads the original only.
-        keep: Share of the cache (of encoders: of the heads' coordinates) that stays.
-        rank: Instead: the size of every latent, or the rank of every head.
-        tolerance: Instead: the smallest share within this cost.
-        method: Which directions stay.
-        text: Text files to measure on; without ``calibrate`` their first quarter teaches directions.
-        calibrate: Text files that teach directions.
-        tokens: A file of token ids instead of texts.
-        records: Instead of texts: a file with one record a line.
-        length: Tokens of a piece of text; longest record.
-        pieces: How many pieces or records at most.
-        calibration: How many pieces of ``calibrate``.
-        out: A new folder for the reduced model.
-        options: ``allocation``, ``heal``, ``context``, ``recall`` and ``frontier`` of ``ReductionOptions``.
+    - ``model``: A folder with config.json and safetensors, or a .gguf file. A model in memory is saved first
+      (``model.save_pretrained``): reducing reads the original only.
+    - ``keep``: Share of the cache (of encoders: of the heads' coordinates) that stays.
+    - ``rank``: Instead: the size of every latent, or the rank of every head.
+    - ``tolerance``: Instead: the smallest share within this cost.
+    - ``method``: Which directions stay.
+    - ``text``: Text files to measure on; without ``calibrate`` their first quarter teaches directions.
+    - ``calibrate``: Text files that teach directions.
+    - ``tokens``: A file of token ids instead of texts.
+    - ``records``: Instead of texts: a file with one record a line.
+    - ``length``: Tokens of a piece of text; longest record.
+    - ``pieces``: How many pieces or records at most.
+    - ``calibration``: How many pieces of ``calibrate``.
+    - ``out``: A new folder for the reduced model.
+    - ``options``: ``allocation``, ``heal``, ``context``, ``recall`` and ``frontier`` of ``ReductionOptions``.
     """
     from rankwise.cli.reduce import divided, pieces_to_run
     from rankwise.reduce import ReductionOptions, reduce_model

@@ -85,14 +85,13 @@ class LatentAttention(nn.Module):
     ) -> Float[Tensor, "... I D"] | tuple[Float[Tensor, "... I D"], Float[Tensor, "... H I J"]]:
         """Self-attention, with or without earlier tokens.
 
-        Args:
-            x: [B, I, D], or [I, D]; then batch is left out everywhere, and a ``mask`` may be [H, I, J].
-            mask: [I, J], [B, I, J] or [B, H, I, J], where B, H and I may be 1: booleans, True = visible, or numbers
-                that are added to the scores.
-            key_padding_mask: [B, J]: booleans, True = padding that nobody sees, or numbers that are added.
-            positions: [I] or [B, I]; 0, 1, 2, ... by default, and with a ``cache`` the places after its last token.
-            cache: earlier tokens, which x sees too, and to which it is added (``new_cache``); J counts them.
-            return_weights: also return the attention matrices [B, H, I, J], before dropout.
+        - ``x``: [B, I, D], or [I, D]; then batch is left out everywhere, and a ``mask`` may be [H, I, J].
+        - ``mask``: [I, J], [B, I, J] or [B, H, I, J], where B, H and I may be 1: booleans, True = visible, or numbers
+          that are added to the scores.
+        - ``key_padding_mask``: [B, J]: booleans, True = padding that nobody sees, or numbers that are added.
+        - ``positions``: [I] or [B, I]; 0, 1, 2, ... by default, and with a ``cache`` the places after its last token.
+        - ``cache``: earlier tokens, which x sees too, and to which it is added (``new_cache``); J counts them.
+        - ``return_weights``: also return the attention matrices [B, H, I, J], before dropout.
 
         Of a token that may see no key the output is zero and so are its weights, never NaN.
         """
