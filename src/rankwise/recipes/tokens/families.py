@@ -140,8 +140,10 @@ def _knees(points: Sequence[Point]) -> list[str]:
     told = [f"Performance is within 2 % of its best from head dim {best} on."]
     for when, column in (("after training", "hardmax_end"), ("before training", "hardmax_start")):
         knee = knee_of(points, column)
-        verdict = "agrees" if best.agrees_with(knee) else "does not agree"
-        told.append(f"For the hardmax rank {when} it is {knee}, which {verdict}.")
+        told.append(
+            f"The hardmax rank {when} is within 2 % of its largest from head dim {knee} on: the two ranges over seeds "
+            f"{'overlap' if best.agrees_with(knee) else 'do not overlap'}."
+        )
     return told
 
 
