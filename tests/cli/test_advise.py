@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +58,10 @@ def test_an_audit_gives_shape_mask_and_what_the_weights_hold(capsys, tmp_path):
     )
     assert main(["advise", "--audit", str(report), "--config", str(tmp_path)]) == 2
     assert "heads: the config says 4, the audited weights 5" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--rank", "--value-rank"])
+def test_a_size_beyond_the_audited_heads_is_refused(option, capsys):
+    audit = Path(__file__).parents[2] / "results" / "audit-minilm.json"
+    assert main(["advise", "--audit", str(audit), option, "100"]) == 2
+    assert "expected at most 32" in capsys.readouterr().err

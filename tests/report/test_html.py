@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rankwise.audit.report import read_report
+from rankwise.choose import read_choice
 from rankwise.cli import main
 from rankwise.errors import InvalidInputError, MissingExtraError, SpecError
 from rankwise.need.document import read_need
@@ -167,6 +168,8 @@ def test_documents_that_commands_wrote_are_read(tmp_path):
     for name in ("reduce-minilm",):
         report = read_reduction(results / f"{name}.json")
         assert report.to_json() == json.loads((results / f"{name}.json").read_text())
+    choice = read_choice(results / "choose-parameters.json")
+    assert choice.to_json() == json.loads((results / "choose-parameters.json").read_text())
     file = tmp_path / "reduction.json"
     file.write_text(json.dumps(reduction_document()))
     page = build_page(PageContent(reduction=read_reduction(file)))

@@ -100,6 +100,13 @@ def situation(
     measured = None if need is None else MeasuredNeed.of(need)
     assumed: list[str] = []
     read = _shape_of_files(config, audit)
+    if audit is not None and read is not None:
+        for name, asked, has in (("rank", rank, read.rank), ("value_rank", value_rank, read.value_rank)):
+            if asked is not None and asked > has:
+                raise InvalidInputError(
+                    f"{name}: expected at most {has}, that of the audited heads, got {asked}; "
+                    f"for another shape leave the audit out"
+                )
     shape = _with_numbers(read, measured, dim, heads, kv_heads, rank, value_rank, layers, assumed)
     if measured is not None and measured.dim != shape.dim:
         raise InvalidInputError(
