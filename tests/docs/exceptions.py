@@ -38,10 +38,8 @@ EXCEPTIONS = tuple(
         (r"rankwise reproduce (figure1|theorem|language|repeated)( --out results)?( +#.*)?", DRY, DRY, "minutes"),
         (r"rankwise reproduce figure1 --preset full --engine ray .*", DRY, DRY, "a cluster, and days"),
         (r"rankwise sweep grid.toml --engine ray.*", DRY, DRY, "a cluster; tests/sweep/engines/test_ray.py has one"),
-        (r"rankwise sweep examples/grid.toml( +#.*)?", DRY, DRY, "minutes; reproduce-a-figure.md trains a smaller one"),
         # In full when there is time.
         (r"rankwise reproduce (figure1|theorem) --preset smoke", DRY, AS_IT_STANDS, "trains for 20 s or more"),
-        (r"rankwise reproduce barrier( +#.*)?", None, AS_IT_STANDS, "a minute; the tutorial has its smoke preset"),
         (r"rankwise choose .*--preset smoke .*", DRY, AS_IT_STANDS, "trains for 20 s"),
         (r"rankwise advise .*--choose choice.json", None, AS_IT_STANDS, "reads what choose trained"),
         (r"rankwise need .*", ("--steps", "4"), AS_IT_STANDS, "trains forms for 10 s"),

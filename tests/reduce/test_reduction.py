@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rankwise.errors import InvalidInputError
-from rankwise.reduce.document import Change, CostReport, read_reduction
+from rankwise.reduce.document import Change, CostReport, RecallReport, read_reduction
 from rankwise.reduce.options import ReductionOptions
 from rankwise.reduce.pieces import Pieces
 from rankwise.reduce.reduction import Texts, reduce_model
@@ -89,11 +89,12 @@ def test_what_cannot_be_done_is_told(folder):
         reduce_model(folder, ReductionOptions(rank=33, method="weights"))
 
 
-def judged(cost, perplexity, kept):
+def judged(cost, perplexity, kept, recall=()):
     return verdict(
         objective="causal",
         cost=CostReport(cost=cost, standard_error=0.01, loss=3.0 + cost, perplexity_percent=perplexity),
         original_loss=3.0, cache=Change(before=100, after=kept), parameters=Change(before=100, after=99),
+        recall=recall,
     )  # fmt: skip
 
 
@@ -105,6 +106,12 @@ def test_the_verdict():
     assert judged(0.3, 35.0, 25)[1] == "not worth it"
     assert judged(0.1, 10.5, 50)[1] == "a trade"
     assert judged(0.0, 0.0, 90)[1] == "not worth it"
+    forgets = (RecallReport(context=256, accuracy=Change(before=0.5, after=0.3)),)
+    sentence, judgement = judged(0.03, 3.0, 50, forgets)
+    assert "of 256 tokens it copies 30% right, before 50%" in sentence
+    assert judgement == "a trade"
+    copies = (RecallReport(context=256, accuracy=Change(before=0.5, after=0.48)),)
+    assert judged(0.03, 3.0, 50, copies)[1] == "worth trying"
     encoder = CostReport(cost=0.01, standard_error=0.0, neighbours_kept=0.79)
     sentence, judgement = verdict(
         objective="embedding", cost=encoder, original_loss=None, cache=Change(before=0, after=0),

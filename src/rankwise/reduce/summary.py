@@ -58,7 +58,12 @@ def summary(
     cache = _cache(installed)
     records = measured.texts is not None and measured.texts[2].real is not None
     sentence, judged = verdict(
-        objective=running.objective, cost=cost, original_loss=original_loss, cache=cache, parameters=parameters
+        objective=running.objective,
+        cost=cost,
+        original_loss=original_loss,
+        cache=cache,
+        parameters=parameters,
+        recall=measured.recall,
     )
     layers = tuple(
         LayerRanks(name=cut.site.name, kind=cut.site.kind, ranks=ranks_of(cut), size=_size(cut.site))

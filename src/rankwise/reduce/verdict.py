@@ -2,17 +2,18 @@
 
 The limits are a convention of this project, not a law: a language model is worth trying with a quarter of its cache
 gone for at most 5 % more perplexity, an encoder with 5 % of its weights gone and at least 95 % of its neighbours
-kept.
+kept. A language model that copies less from its context than nine tenths of what it did is a trade at best.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from rankwise.reduce.document import Change, CostReport, Judgement
+from rankwise.reduce.document import Change, CostReport, Judgement, RecallReport
 
 _SAVED_CACHE, _SAVED_MODEL = 0.2, 0.05
-_PERPLEXITY_PERCENT, _NEIGHBOURS = 5.0, 0.95
+_PERPLEXITY_PERCENT, _NEIGHBOURS, _COPIED = 5.0, 0.95, 0.9
 _SHARES = {0.25: "A quarter of", 0.5: "Half", 0.75: "Three quarters of"}
 
 
@@ -23,6 +24,7 @@ def verdict(
     original_loss: float | None,
     cache: Change,
     parameters: Change,
+    recall: Sequence[RecallReport] = (),
 ) -> tuple[str, Judgement]:
     """The sentence, and the judgement it ends with."""
     saved_model = 1 - parameters.after / parameters.before
@@ -40,11 +42,19 @@ def verdict(
     saved = 1 - cache.after / cache.before if cache.before else saved_model
     enough = saved >= (_SAVED_CACHE if cache.before else _SAVED_MODEL)
     good, bad = cost.perplexity_percent <= _PERPLEXITY_PERCENT, cost.perplexity_percent > 4 * _PERPLEXITY_PERCENT
-    judged = _judged(good and enough, bad or not enough)
+    lost = next((one for one in recall if one.accuracy.after < _COPIED * one.accuracy.before), None)
+    judged = _judged(good and enough and lost is None, bad or not enough)
+    copied = (
+        ""
+        if lost is None
+        else (
+            f"; of {lost.context} tokens it copies {lost.accuracy.after:.0%} right, before {lost.accuracy.before:.0%}"
+        )
+    )
     before, after = math.exp(original_loss), math.exp(original_loss + cost.cost)
     return (
         f"{what} for {cost.cost:+.4f} ± {cost.standard_error:.4f} nats per token (perplexity {before:.4g} to "
-        f"{after:.4g}, {cost.perplexity_percent:+.1f} %): {judged}."
+        f"{after:.4g}, {cost.perplexity_percent:+.1f} %){copied}: {judged}."
     ), judged
 
 
