@@ -97,7 +97,7 @@ def test_large_matrices_are_measured_a_few_texts_at_a_time(monkeypatch):
     whole = measure_attention(running, tokens(6))
     passes = []
     monkeypatch.setattr("rankwise.models.running.texts._NUMBERS_A_PASS", 3 * 5 * 12**2)
-    parts = measure_attention(running, tokens(6), progress=lambda done, total: passes.append(total))
+    parts = measure_attention(running, tokens(6), progress=lambda what, done, total: passes.append(total))
     assert passes[0] == 2 * len(whole)
     for one, other in zip(whole, parts, strict=True):
         assert one.measures.keys() == other.measures.keys()
@@ -122,7 +122,7 @@ def test_every_layer_gets_the_baseline_of_its_mask(name, kinds):
         tiny_model(name, **({"sliding_window": 5} if name == "gemma2" else {})), objective="embedding"
     )
     steps = []
-    layers = measure_attention(running, tokens(texts=10), progress=lambda *step: steps.append(step))
+    layers = measure_attention(running, tokens(texts=10), progress=lambda what, *step: steps.append(step))
     assert [one.mask.kind for one in layers] == kinds
     assert steps == [(1, 4), (2, 4), (3, 4), (4, 4)]  # ten texts go through two layers in two passes
     report = attention_report(layers, texts=10, source=["a"])

@@ -115,17 +115,16 @@ def test_layers_are_read_one_at_a_time(saved, monkeypatch):
     """While a layer is measured nothing of another has been read."""
     source = open_model(saved("llama"))
     placement = place(source)
-    reads, seen = [], []
+    reads = []
     plain = type(source).read
-    monkeypatch.setattr(type(source), "read", lambda self, name: reads.append(name) or plain(self, name))
+    monkeypatch.setattr(type(source), "read", lambda self, name: reads[-1].append(name) or plain(self, name))
+    steps = []
 
-    def watched(layers):
-        for layer in layers:
-            yield layer
-            seen.append((layer, tuple(reads)))
-            reads.clear()
+    def watched(what, done, total):
+        steps.append((done, total))
+        reads.append([])
 
     audit_weights(source, placement, progress=watched)
-    assert len(seen) == 2
-    for layer, names in seen:
+    assert steps == [(0, 2), (1, 2)]
+    for layer, names in zip(placement.layers, reads, strict=True):
         assert sorted(names) == sorted(layer.tensors)  # each tensor once, no other

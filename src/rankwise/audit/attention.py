@@ -20,7 +20,7 @@ Legend: T texts, H heads, N queries, M keys.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -32,6 +32,7 @@ from rankwise.audit.report import AttentionBaseline, AttentionOfHead, AttentionO
 from rankwise.measure import effective_rank, energy_rank, hardmax_rank, numerical_rank, stable_rank
 from rankwise.models import AttentionCall, RunningModel, RunSanity, texts_a_pass
 from rankwise.nn import FactoredMatrix
+from rankwise.progress import Progress, silent
 
 _ROUNDING = 1e-12  # of squared probabilities in float32: uniform attention deviates from itself by less
 
@@ -113,9 +114,9 @@ def measure_attention(
     running: RunningModel,
     tokens: Int64[Tensor, "T N"],
     *,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = silent,
 ) -> list[LayerAttention]:
-    """Every block's heads on every text; ``progress(done, total)`` counts blocks."""
+    """Every block's heads on every text; ``progress`` counts blocks."""
     layers: list[LayerAttention] = []
     chunks = tokens.split(_texts_together(running, tokens))
     blocks = len(running.attention_names())
@@ -125,8 +126,7 @@ def measure_attention(
             if call.index == len(layers):
                 layers.append(_described(call))
             _measure(layers[call.index], call)
-            if progress is not None:
-                progress(before + call.index + 1, blocks * len(chunks))
+            progress("run on texts", before + call.index + 1, blocks * len(chunks))
 
         running.watch(chunk, visit)
     return layers

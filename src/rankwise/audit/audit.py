@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
@@ -22,6 +21,7 @@ from rankwise.audit.report import (
 )
 from rankwise.audit.spectra import Forms, ov_forms, qk_forms, ranks_of, with_amplitude
 from rankwise.models import LayerRef, LayerWeights, Placement, TensorSource, as_source, load_layer, place
+from rankwise.progress import Progress, silent
 from rankwise.shapes import LatentShape, context_length
 
 _DISTANCES = (1, 16, 256, 4096)
@@ -32,28 +32,29 @@ def audit_weights(
     model: TensorSource | nn.Module,
     placement: Placement | None = None,
     *,
-    progress: Callable[[tuple[LayerRef, ...]], Iterator[LayerRef]] = iter,
+    progress: Progress = silent,
 ) -> AuditReport:
     """Measure every head of every attention layer of a model.
 
     Scores of head h are ``scale * x^T QK_h y`` for normalised inputs x and y: gains of norms are folded in, what was
-    folded is told for each layer. OV_h is what the head writes for what it reads. ``progress`` wraps the layers.
+    folded is told for each layer. OV_h is what the head writes for what it reads. ``progress`` counts layers.
     """
     source = as_source(model)
     placement = place(source) if placement is None else placement
     layers = placement.layers
     heads = sum(layer.heads for layer in layers)
     pairs = sum(layer.heads * (layer.heads - 1) // 2 for layer in layers)
-    reports = tuple(
-        _audit_layer(load_layer(source, ref), heads_of_model=heads, pairs_of_model=pairs) for ref in progress(layers)
-    )
+    reports = []
+    for done, ref in enumerate(layers):
+        progress("audit layers", done, len(layers))
+        reports.append(_audit_layer(load_layer(source, ref), heads_of_model=heads, pairs_of_model=pairs))
     names = [name for ref in layers for name in ref.tensors]
     return AuditReport(
         model=source.name,
         architecture=placement.architecture,
         file_format=source.format,
         storage=source.storage(list(dict.fromkeys(names))),
-        layers=reports,
+        layers=tuple(reports),
         not_audited=tuple(NotAudited(item.what, item.reason) for item in placement.unsupported),
         notes=placement.notes,
         context_length=context_length(source.config),

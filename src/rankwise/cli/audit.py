@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from rankwise.cli.output import print_json, require_target
+from rankwise.cli.progress import shown_progress
 from rankwise.errors import InvalidInputError, require_int
 
 if TYPE_CHECKING:
     from rankwise.audit import AttentionReport
-    from rankwise.models import LayerRef, TensorNames
+    from rankwise.models import TensorNames
 
 
 def audit(
@@ -102,7 +103,8 @@ def audit(
     if placement is None:
         report = report_without_weights(source, unknown)
     else:
-        report = audit_weights(source, placement, progress=_with_bar)
+        with shown_progress() as progress:
+            report = audit_weights(source, placement, progress=progress)
     if output is not None:
         report.write(output)  # before the model is run, so that its failure does not lose the weights' report
     if run is not None:
@@ -128,7 +130,6 @@ def _ready_to_run(
 ) -> Callable[[], AttentionReport]:
     """Loads the model and reads its texts, where mistakes show; what it gives runs them."""
     from rankwise.audit import attention_report, measure_attention
-    from rankwise.cli.progress import shown_progress
     from rankwise.cli.reading_texts import read_pieces
     from rankwise.models import load_running, run_sanity
 
@@ -139,9 +140,7 @@ def _ready_to_run(
     def run() -> AttentionReport:
         with shown_progress() as report:
             sanity = run_sanity(running, read)
-            layers = measure_attention(
-                running, read.tokens, progress=lambda done, total: report("Attention on texts", done, total)
-            )
+            layers = measure_attention(running, read.tokens, progress=report)
         return attention_report(layers, texts=len(read.tokens), source=read.sources, sanity=sanity)
 
     return run
@@ -164,14 +163,3 @@ def _names(
             order=order, norm=norm,
         )  # fmt: skip
     return None
-
-
-def _with_bar(layers: tuple[LayerRef, ...]) -> Iterator[LayerRef]:
-    """The layers, with a bar on stderr where someone is watching."""
-    from rich.console import Console
-    from rich.progress import track
-
-    errors = Console(stderr=True)
-    yield from track(
-        layers, description="Auditing layers", console=errors, transient=True, disable=not errors.is_terminal
-    )

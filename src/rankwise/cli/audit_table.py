@@ -1,4 +1,4 @@
-"""An audit as a person reads it: the number that matters, a row a layer, the heads to look at, what was left out."""
+"""An audit as a person reads it: the number that matters, a row per layer, the heads to look at, what was left out."""
 
 from __future__ import annotations
 

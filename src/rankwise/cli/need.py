@@ -57,7 +57,7 @@ def need(
     Example, for rankwise advise --need need.json: rankwise need --model DIR --text FILE -o need.json
 
     Args:
-        vectors: The keys, one a row: .npy, or .safetensors (see --tensor).
+        vectors: The keys, one per row: .npy, or .safetensors (see --tensor).
         queries: The queries, in a file of either kind; without it the keys ask for each other.
         tensor: Name of the keys in a .safetensors file of several tensors (default: keys, or the only one).
         query_tensor: Name of the queries in --queries, or in VECTORS if that is not given.

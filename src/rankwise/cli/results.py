@@ -16,7 +16,7 @@ def results(*, store: Path = Path("runs"), csv: bool = False, json: bool = False
 
     Args:
         store: Directory that a sweep writes to.
-        csv: Print CSV: all columns, one row a run, safe to open in a spreadsheet.
+        csv: Print CSV: all columns, one row per run, safe to open in a spreadsheet.
         json: Print JSON: all columns, with tracebacks, versions and machine of every run.
     """
     from rankwise.sweep import printable, read_store, result_table, telling_columns, to_csv

@@ -7,7 +7,7 @@ uniform and independent of its length, the form errs with the angle theta betwee
     error = (2/pi) E theta,    density of theta proportional to cos^{r-1} sin^{d-r-1}
 
 No choice that sees the keys through r dimensions does better (the part it does not see is symmetric), so among hard
-choices of one head this is the best. Our derivation. For more keys it is simulated, in four numbers a key whatever d
+choices of one head this is the best. Our derivation. For more keys it is simulated, in four numbers per key whatever d
 is: its parts along the query inside and outside of the r dimensions; directions across are averaged exactly. Both
 functions remember what they found, so that the blocks of a model share one curve.
 """

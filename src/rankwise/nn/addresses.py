@@ -1,4 +1,4 @@
-"""Ours: layers of low rank that find the farthest point by an address, written down instead of trained.
+"""Ours: layers of low rank that find the farthest point by an address, hand-built.
 
 Legend: B batch, N points, D dim, R rank. What trained layers were found to do (LOG.md): every point starts with R of
 its coordinates as its address; each layer but the last turns the addresses towards the leading eigenvectors of the

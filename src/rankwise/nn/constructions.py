@@ -1,4 +1,4 @@
-"""Weights written down, not trained: what heads of each kind can and cannot do.
+"""Hand-built weights: what heads of each kind can and cannot do.
 
 Every constructor returns a module that is called like the layer, ``module(queries, points)`` with queries [B, Q, D]
 and points [B, N, D], and answers [B, Q, D]. Legend: d = dim, H heads, r rank.

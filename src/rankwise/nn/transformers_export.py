@@ -189,7 +189,7 @@ def _fill_attention(target: Any, layer: MultiheadAttention) -> None:
     if layer.q_norm is not None and layer.k_norm is not None:
         if not torch.allclose(scale, scale[:1]):
             raise InvalidInputError(
-                "temperature: expected one for all heads with qk_norm, got one a head: Qwen3 normalises all heads' "
+                "temperature: expected one for all heads with qk_norm, got one per head: Qwen3 normalises all heads' "
                 "queries with one gain, so there is no weight left to hold them"
             )
         target.q_norm.weight.copy_(layer.q_norm.weight[order] * scale[0])

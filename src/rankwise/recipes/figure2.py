@@ -5,8 +5,8 @@
 The full-rank cells of figure 1 with one layer (the same runs, trained once if both use one store), and of every head,
 from its weights: the angle between ``A = s W_Q^T W_K`` and -I, and its scale ``|A|_F / sqrt(d)``; angles are those of
 the inner product ``tr(A^T B)``, and s is the factor of the scores, 1/sqrt(r) times the learned temperature. An exact
-head ``-beta I`` has angle 0 and scale beta; a random matrix has an angle of about 90 degrees. Likewise ``W_O W_V`` and
-I. The paper's picture has the angle to +I and the scale without s = 1/sqrt(d); its medians are converted.
+head ``-beta I`` has angle 0 and scale beta; a random matrix has an angle of about 90 degrees. So are ``W_O W_V`` and
+I compared. The paper's picture has the angle to +I and the scale without s = 1/sqrt(d); its medians are converted.
 """
 
 from __future__ import annotations

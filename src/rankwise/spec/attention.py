@@ -18,7 +18,7 @@ class RotarySpec:
 
     ``dims`` is how many of the rank's coordinates rotate (all by default, must be even).
     ``interleaved`` pairs neighbours (2i, 2i+1); otherwise (i, i + dims/2), as Llama does.
-    ``frequencies`` says instead by how much each pair turns a position: one row for all heads, or one a key head (a
+    ``frequencies`` says instead by how much each pair turns a position: one row for all heads, or one per key head (a
     head that has lost some of its pairs keeps the frequencies of the others); ``base`` and ``dims`` then say nothing.
     """
 

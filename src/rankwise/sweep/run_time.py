@@ -16,7 +16,7 @@ its batch (the backward pass costs two), a validation one. Small models spend mo
 training step makes about 200 + 600 L calls into torch (counted by timing ours), a validation step a quarter of that.
 Many small heads spend it on their Q N H scores a layer, whose softmax has no matrix product::
 
-    seconds = operations / rate + calls * seconds a call + scores * seconds a score
+    seconds = operations / rate + calls * seconds per call + scores * seconds per score
 
 All three rates are measured on this machine, and corrected by the runs that a store has already finished.
 """
@@ -39,7 +39,7 @@ _ASSUMED_SHARE = 0.4
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """How fast one worker is: operations a second, seconds a call, seconds a score, and where the numbers come from."""
+    """How fast one worker is: operations per second, seconds per call, seconds per score, and their source."""
 
     flops: float
     call_seconds: float

@@ -61,7 +61,7 @@ class LinearPredictor:
     """``sum_f w_f features_f`` with scalars w [F], or ``sum_f W_f features_f + b`` with ``matrix`` [F*D + 1, D].
 
     Scalars are enough where the law is isotropic: averaging any linear predictor over rotations does not increase
-    its error, and the maps that commute with all rotations are multiples of the identity. Likewise for
+    its error, and the maps that commute with all rotations are multiples of the identity. The same holds for
     permutations, which is why the points enter through their mean.
     """
 

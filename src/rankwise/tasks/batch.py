@@ -79,7 +79,7 @@ def squared_error(prediction: Float[Tensor, "*shape"], targets: Float[Tensor, "B
     """``1/Q sum_q |prediction_q - target_q|^2`` of each example.
 
     Summed over coordinates, so it does not shrink with D: predicting 0 for unit vectors costs 1 in any dimension.
-    One number an example, because examples are independent and queries of one example are not: the standard
+    One number per example, because examples are independent and queries of one example are not: the standard
     error of the mean is ``errors.std() / sqrt(B)``.
     """
     if prediction.shape != targets.shape:

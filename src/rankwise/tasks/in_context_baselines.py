@@ -80,7 +80,7 @@ def lasso(
 def _lasso_weights(
     gram: Float[Tensor, "S D D"], moment: Float[Tensor, "S D"], alpha: float, tolerance: float
 ) -> Float[Tensor, "S D"]:
-    """Minimisers of ``w^T G w / 2 - <m, w> + alpha |w|_1``, one a row; rows that are done leave the work."""
+    """Minimisers of ``w^T G w / 2 - <m, w> + alpha |w|_1``, one per row; rows that are done leave the work."""
     answer = torch.zeros_like(moment)
     rows, weights = torch.arange(len(moment)), torch.zeros_like(moment)
     for turn in range(20_000):

@@ -181,7 +181,7 @@ def orthogonalized(matrices: Float[Tensor, "*H R D"]) -> Float[Tensor, "*H R D"]
 
 
 def _is_matrix(name: str, parameter: Tensor) -> bool:
-    """Weights that map vectors to vectors; tables of biases, one row a head, are not."""
+    """Weights that map vectors to vectors; tables of biases, one row per head, are not."""
     return parameter.ndim >= 2 and not name.endswith("bias") and role_of(name) in _MATRIX_ROLES
 
 

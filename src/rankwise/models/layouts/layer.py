@@ -164,7 +164,7 @@ class LayerRef:
 
     @property
     def group(self) -> int:
-        """Query heads a key head."""
+        """Query heads per key head."""
         return self.heads // self.kv_heads
 
     @property

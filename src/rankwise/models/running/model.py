@@ -136,7 +136,7 @@ class RunningModel:
     def watch(self, tokens: Int64[Tensor, "..."], visit: Visitor) -> Any:
         """Run ``tokens`` [T, N] and call ``visit`` after each attention block's work; returns what the head would get.
 
-        The head itself is not run: its numbers, one a token and word of the vocabulary, may be more than all else.
+        The head itself is not run: its numbers, one per token and word of the vocabulary, may be more than all else.
         Blocks that run twice in a pass are visited twice, each time with the same ``name`` and the next ``index``.
         """
         self._require_tokens(tokens)

@@ -4,7 +4,7 @@
 
 Heads of rank 1, of rank 4 and of full rank (the model's dimension), the number of heads fixed. Performance against the
 operations of a forward pass, which together with the seconds of a run is the cost. In the paper's training errors on
-the sphere three layers of low rank come near one of full rank (``figure1`` has what is left of it on new points); here
+the sphere three layers of low rank come near one of full rank (``figure1`` has the held-out errors); here
 the feed-forward layers and the value ranks grow along.
 """
 

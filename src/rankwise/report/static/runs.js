@@ -41,7 +41,7 @@ function initRuns(data) {
   draw();
 }
 
-// One row a run, every key of its spec and its result, at full precision.
+// One row per run, every key of its spec and its result, at full precision.
 function allRuns(data) {
   const specs = data.runs.map((run) => specOf(data, run));
   const specKeys = distinct(specs.flatMap(Object.keys)), resultKeys = distinct(data.runs.flatMap((run) => Object.keys(run.result)));
