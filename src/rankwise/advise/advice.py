@@ -34,6 +34,7 @@ class Advice:
     """All that rankwise says about a situation."""
 
     situation: Situation
+    """What the advice is for."""
     headline: str
     """What to do, in one sentence, and how sure that is."""
     this_model: tuple[Statement, ...]

@@ -37,6 +37,7 @@ class Situation:
     """A model's shape and its use."""
 
     shape: ModelShape
+    """Sizes of the model."""
     length: int
     """How many tokens the model sees."""
     mask: str
@@ -46,6 +47,7 @@ class Situation:
     windows: tuple[int | None, ...] = ()
     """Every layer's window where they differ, None for a layer without; else empty."""
     qk_norm: bool
+    """Whether queries and keys are normalised."""
     target: float
     """The error asked for."""
     dtype: str

@@ -12,11 +12,13 @@ class TakenAway:
     """A measured cut of a trained model."""
 
     model: str
+    """Name of the model that was cut."""
     kept: str
     """What remains of the heads, in words."""
     rank: int
     """The same share of a head's coordinates: the rank of a head that is as much smaller."""
     original_rank: int
+    """Rank, or size of the cache, before the cut."""
     cost: float | None
     """None where no texts were given, so that nothing was measured."""
     unit: str

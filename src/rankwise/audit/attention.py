@@ -55,6 +55,7 @@ class LayerAttention:
     name: str
     """The module's path."""
     mask: SeenMask
+    """Which keys its queries see."""
     queries: int
     """Queries per text."""
     keys: int

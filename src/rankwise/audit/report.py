@@ -64,9 +64,11 @@ class HeadReport:
     """One query head: QK with its own key head, OV with its own value head."""
 
     head: int
+    """Number of the head within its layer."""
     kv_head: int
     """The key and value head that it shares with its group."""
     qk: Ranks
+    """Ranks of its query-key form."""
     qk_with_bias: Ranks | None
     """With the biases as a further input coordinate that is always 1; None where the layer has none."""
     ov: Ranks | None
@@ -126,7 +128,9 @@ class LayerReport:
     context_dim: int
     """Of the input of keys and values."""
     heads: int
+    """Query heads."""
     kv_heads: int
+    """Heads of keys and values."""
     rank: int
     """Coordinates of each head's queries and keys."""
     value_rank: int
@@ -139,6 +143,7 @@ class LayerReport:
     """A query sees keys at distances below it: those before under the mask ``"window"``, on both sides under
     ``"full"``; None: at any distance."""
     rotary: bool
+    """Whether positions enter by rotation."""
     qk_norm: bool
     """Whether each head's queries and keys are normalised."""
     folded_in: tuple[Words, ...]
@@ -146,9 +151,11 @@ class LayerReport:
     notes: tuple[Words, ...]
     """What the numbers do not show."""
     qk_baseline: Baseline
+    """Query-key ranks of random weights."""
     ov_baseline: Baseline | None
     """None where the layer's values and outputs are not known."""
     head_reports: tuple[HeadReport, ...]
+    """One report per head."""
     groups: tuple[GroupReport, ...]
     """One per key head; empty where no two query heads share one."""
     pairs: int
@@ -158,6 +165,7 @@ class LayerReport:
     qk_without_gains: Baseline | None = None
     """The baseline of weights without the gains of norms; None where the layer has none, as in older reports."""
     ov_without_gains: Baseline | None = None
+    """Output-value ranks of random weights without the gains of norms."""
     latent: LatentShape | None = None
     """The sizes of latent attention, None for any other and in reports written before they were kept."""
 
@@ -204,6 +212,7 @@ class AttentionOfLayer:
     window: int | None
     """How many of the latest keys a query sees; None unless the mask is ``"window"``."""
     cross_attention: bool
+    """Whether keys come from another sequence."""
     queries: int
     """Queries per text."""
     keys: int
@@ -211,9 +220,11 @@ class AttentionOfLayer:
     head_dim: int | None
     """None where the model does not show its queries."""
     baseline: AttentionBaseline
+    """Ranks of random attention under the same mask."""
     remark: Words | None
     """What the numbers do not show."""
     heads: tuple[AttentionOfHead, ...]
+    """Ranks of each head's attention."""
 
 
 @dataclass(frozen=True)
@@ -241,13 +252,19 @@ class AuditReport:
     """The audit of a model's weights."""
 
     model: Words
+    """Name of the file or folder."""
     architecture: str
+    """The configuration's ``model_type``."""
     file_format: str
+    """safetensors, gguf or memory."""
     storage: dict[str, int]
     """How many of the audited tensors are stored in which type; names the quantisation of a GGUF file."""
     layers: tuple[LayerReport, ...]
+    """One report per attention layer."""
     not_audited: tuple[NotAudited, ...]
+    """What looks like attention and was left out, with the reason."""
     notes: tuple[Words, ...]
+    """What a reader of the numbers should know."""
     placement: Words | None = None
     """How sure it is that the matrices are those of the heads: ``"verified"`` where a tiny model of the architecture
     computes the scores that its weights predict, ``"by names alone"``, or which blocks are which."""

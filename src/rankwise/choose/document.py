@@ -25,17 +25,23 @@ class TrainedShape:
     """One shape, trained in full with every seed."""
 
     heads: int
+    """Query heads."""
     rank: int
+    """Coordinates of a query or key of one head."""
     value_rank: int
+    """Coordinates of a value of one head."""
     kv_heads: int
+    """Heads of keys and values."""
     parameters: int
     """Attention weights of the model."""
     cache_bytes: int
     """Of keys and values per token, all layers."""
     steps: int
+    """Updates of the weights."""
     losses: tuple[float, ...]
     """Held-out loss by seed, in bits per byte."""
     loss: float
+    """Held-out loss."""
     standard_error: float
     """Of the mean over seeds."""
 

@@ -74,26 +74,41 @@ class NeedMeasurement:
     """One set of vectors."""
 
     name: Words
+    """What was measured."""
     dim: int
+    """Dimension of the vectors."""
     keys: int
+    """Number of keys."""
     queries: int
+    """Number of queries."""
     own_queries: bool
     """Whether the queries are vectors of their own, or the keys ask for each other."""
     candidates: int
+    """Keys that a query chooses among."""
     need: int
     """The smallest rank whose error meets the target; ``need_low`` and ``need_high`` by the ends of its interval."""
     need_low: int
+    """Lower end of the need's interval."""
     need_high: int
+    """Upper end of the need's interval."""
     need_svd: int
+    """Need with SVD forms alone."""
     need_pca: int
+    """Need with PCA forms alone."""
     need_random: int
+    """Need with random projections."""
     need_isotropic: int
+    """Need of vectors with all directions equally likely."""
     participation_ratio: IntrinsicDimensions
+    """Effective dimensions of keys and queries."""
     by_candidates: tuple[CandidatesNeed, ...]
+    """The need with other numbers of candidates."""
     curves: dict[str, tuple[NeedPoint, ...]]
     """By family of forms: best, svd, pca, random."""
     isotropic: tuple[IsotropicPoint, ...]
+    """Errors and bounds for isotropic vectors, per rank."""
     notes: tuple[Words, ...]
+    """What a reader of the numbers should know."""
     heads: tuple[HeadNeed, ...] = ()
     """What the block's own heads need, where a model was measured that shows its queries and keys."""
 
@@ -126,14 +141,23 @@ class NeedSource:
     """Where the vectors came from: files of vectors, or a model's attention inputs on texts."""
 
     kind: str
+    """Vectors, or the inputs of a model's attention."""
     keys: Words | None = None
+    """File of the keys."""
     keys_in_file: int | None = None
+    """Rows in that file."""
     queries: Words | None = None
+    """File of the queries."""
     queries_in_file: int | None = None
+    """Rows in that file."""
     model: Words | None = None
+    """Name of the model."""
     text: tuple[Words, ...] | None = None
+    """Names of the texts."""
     texts: int | None = None
+    """Pieces of text."""
     tokens_each: int | None = None
+    """Tokens of a piece."""
 
 
 @dataclass(frozen=True, kw_only=True)

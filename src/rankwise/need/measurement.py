@@ -80,24 +80,43 @@ class Need:
     bootstrap interval of the error: the smallest ranks whose lower and upper ends meet the target."""
 
     name: str
+    """What was measured."""
     dim: int
+    """Dimension of the vectors."""
     keys: int
+    """Number of keys."""
     queries: int
+    """Number of queries."""
     own_queries: bool
+    """Whether keys are their own queries."""
     candidates: int
+    """Keys that a query chooses among."""
     settings: NeedSettings
+    """What was asked for."""
     need: Interval
+    """Smallest rank that meets the target, with its interval."""
     need_svd: int
+    """Need with SVD forms alone."""
     need_pca: int
+    """Need with PCA forms alone."""
     need_random: int
+    """Need with random projections."""
     need_isotropic: int
+    """Need of vectors with all directions equally likely."""
     key_dimension: float
+    """Participation ratio of the keys."""
     query_dimension: float
+    """Participation ratio of the queries."""
     curves: dict[str, list[CurvePoint]]
+    """Errors per rank, for each kind of form."""
     isotropic: list[IsotropicPoint]
+    """Errors and bounds for isotropic vectors, per rank."""
     by_candidates: list[CandidatesNeed]
+    """The need with other numbers of candidates."""
     notes: list[str]
+    """What a reader of the numbers should know."""
     heads: tuple[HeadNeed, ...] = ()
+    """Needs of the heads' own choices."""
 
 
 def measure_need(

@@ -35,9 +35,13 @@ class Sizes(Settings):
     """The sizes of a preset; ``dim / rank`` heads."""
 
     dim: int
+    """Dimension of the residual stream."""
     points: int
+    """Points of a sequence."""
     layers: tuple[int, ...] = (1, 3)
+    """Numbers of layers."""
     ranks: tuple[int, ...]
+    """Ranks of a head."""
     examples: int
     """How many different sequences repeat."""
     passes: int
@@ -45,7 +49,9 @@ class Sizes(Settings):
     feedforward: int
     """Hidden width."""
     lr: float = 0.005
+    """Learning rate."""
     batch: int = 64
+    """Sequences per update."""
 
 
 PRESETS = {

@@ -21,13 +21,19 @@ class ResultRow:
     """What a run was, what it reached, and the id that leads back to its spec."""
 
     protocol: str
+    """The training protocol."""
     dim: int
+    """Dimension of the residual stream."""
     points: int
     """Tokens per example."""
     layers: int
+    """Layers."""
     heads: int
+    """Query heads."""
     rank: int
+    """Coordinates of a query or key of one head."""
     seed: int
+    """Which repetition it is."""
     sequences: int
     """Training examples seen, fewer than planned where a run stopped early."""
     error: float
@@ -37,9 +43,11 @@ class ResultRow:
     train_min: float
     """The lowest mean training error of an epoch: the statistic of the paper's figures."""
     parameters: int
+    """Trainable numbers."""
     seconds: float
     """At work, all attempts together."""
     run_id: str
+    """Hash of the run's spec."""
     extra: Mapping[str, Value] = field(default_factory=dict)
     """The figure's own columns."""
 

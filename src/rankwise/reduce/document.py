@@ -123,13 +123,19 @@ class Reduction:
     """The whole report; ``verdict`` first."""
 
     model: str
+    """Name of the model."""
     verdict: Words
     """One sentence: what is saved, what it costs, whether that is worth it."""
     judgement: Judgement
+    """The verdict's last words."""
     architecture: str
+    """The configuration's ``model_type``."""
     objective: Literal["causal", "masked", "embedding"]
+    """What the model was trained for."""
     method: Literal["fisher", "activations", "weights"]
+    """How directions were chosen."""
     allocation: Literal["allocated", "uniform"]
+    """Whether every layer keeps the same share."""
     keep: float | None
     """The share asked for or chosen; None where a rank was given."""
     rank: int | None
@@ -147,18 +153,27 @@ class Reduction:
     head_rank: int
     """Of the original's heads."""
     layers: tuple[LayerRanks, ...]
+    """Ranks that each layer keeps."""
     not_tested: tuple[Words, ...]
+    """What the numbers say nothing about."""
     warnings: tuple[Words, ...] = ()
+    """What makes the numbers doubtful."""
     untouched: tuple[Untouched, ...] = ()
+    """Layers that were not cut, and why."""
     original_loss: float | None = None
     """Nats per token of the original; None for encoders and without texts."""
     cost: CostReport | None = None
     """None without texts."""
     texts: TextsReport | None = None
+    """Texts that taught and measured."""
     generation: GenerationReport | None = None
+    """Speed and memory of generation."""
     recall: tuple[RecallReport, ...] = ()
+    """Copying from the context, before and after."""
     frontier: tuple[FrontierPoint, ...] = ()
+    """Costs of all methods at several shares."""
     healing: HealingReport | None = None
+    """What training the factors did."""
     stored: Words | None = None
     """How the written directory keeps its numbers; None where nothing was written."""
     seconds: float = 0.0

@@ -20,7 +20,9 @@ class ReductionOptions:
     tolerance: float | None = None
     """The smallest share of 5 %, 10 %, ... within this cost is chosen."""
     method: MethodName = "fisher"
+    """How directions are chosen."""
     allocation: Allocation = "allocated"
+    """Whether every layer keeps the same share."""
     heal: float = 0.0
     """Minutes."""
     context: int = 1024

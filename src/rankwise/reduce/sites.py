@@ -39,10 +39,15 @@ class Site:
     attention: str
     """The path of the module that attends."""
     kind: Kind
+    """What is cut there."""
     q: Rows
+    """Weights of the queries."""
     k: Rows
+    """Weights of the keys."""
     v: Rows
+    """Weights of the values."""
     o: Rows
+    """Weights of the output."""
     cached: bool
     """Whether generation caches its keys and values."""
     rotary: bool

@@ -33,18 +33,27 @@ class Measured:
     """All that a reduction measured."""
 
     keep: float | None
+    """Share that was kept."""
     parameters_before: int
+    """Parameters of the original."""
     texts: tuple[Pieces, Pieces | None, Pieces] | None
     """That teach, that choose, that measure."""
     original: Reading | None
+    """Losses of the original."""
     cost: Cost | None
+    """What the cut cost."""
     healing: HealingReport | None
+    """What training the factors did."""
     generation: GenerationReport | None
+    """Speed and memory of generation."""
     recall: tuple[RecallReport, ...]
+    """Copying from the context."""
     frontier: tuple[FrontierPoint, ...]
+    """Costs of all methods at several shares."""
     stored: torch.dtype | None
     """The type of written factors; None where nothing is written."""
     seconds: float
+    """Time it all took."""
 
 
 def summary(

@@ -134,12 +134,17 @@ class Panel:
     """One pair of axes as data: what is drawn on it, and how it is named."""
 
     title: str = ""
+    """Written above."""
     x: Axis
+    """The horizontal axis."""
     y: Axis
+    """The vertical axis."""
     series: Sequence[Series]
+    """The curves."""
     levels: Mapping[str, float] = field(default_factory=dict)
     """Dotted horizontal lines, named where they are."""
     level_side: Literal["left", "right"] = "right"
+    """Where levels have their names."""
     guides: Mapping[str, float] = field(default_factory=dict)
     """Dashed horizontal lines, named in the legend."""
     verticals: Sequence[float] = ()
@@ -147,7 +152,9 @@ class Panel:
     legend: str | None = None
     """The corner of its own legend, or "below" the panel."""
     legend_title: str | None = None
+    """Written above the legend."""
     legend_columns: int = 1
+    """Columns of the legend."""
 
     def draw(self, axes: Axes) -> None:
         """Everything, on ``axes``."""

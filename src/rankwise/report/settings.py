@@ -30,9 +30,13 @@ class CellOfRuns:
     facet: str
     """The panel it belongs to: its depth, or its kind of heads (see ``Setting.in_theorem``)."""
     protocol: str
+    """The training protocol."""
     layers: int
+    """Layers."""
     heads: int
+    """Query heads."""
     rank: int
+    """Coordinates of a query or key of one head."""
     variant: str
     """What else tells it apart from cells of the same rank and heads, as in "lr 0.01"; empty where nothing does."""
     error: float
@@ -41,6 +45,7 @@ class CellOfRuns:
     """Standard error of ``error``: between seeds where there are several, else of the one validation; None where
     unknown."""
     parameters: int
+    """Trainable numbers."""
     bound: float | None
     """The error that no such layer goes below; None where none is proved."""
     runs: tuple[int, ...]

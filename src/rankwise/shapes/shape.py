@@ -29,9 +29,13 @@ class ModelShape:
     """The attention hyper-parameters of a model."""
 
     name: str
+    """Name of the model."""
     dim: int
+    """Dimension of the residual stream."""
     layers: int
+    """Layers."""
     heads: int
+    """Query heads."""
     rank: int
     """r, of each head's query-key form."""
     value_rank: int

@@ -86,6 +86,7 @@ class AttentionSpec:
     rope: RotarySpec | None = None
     """Rotary positions (default: none)."""
     causal: bool = False
+    """Whether a token sees only itself and earlier ones."""
     window: int | None = None
     """Query i sees keys j with ``|i - j| < window`` (default: all)."""
     bias: bool = True

@@ -26,6 +26,7 @@ class ImagesSpec(TaskSpec):
     tokens_are: ClassVar[str] = "the number of patches"
 
     name: Literal["images"] = "images"
+    """Name of the task."""
     source: Literal["digits", "mnist"]
     """``digits``: the 1,797 images of 8 x 8 that come with scikit-learn, every fifth held out. ``mnist``: 28 x 28 from
     ``path``, with its own test set."""

@@ -57,6 +57,7 @@ class InContextSpec(TaskSpec):
     tokens_are: ClassVar[str] = "2 task.points - 1"
 
     name: Literal["in_context"] = "in_context"
+    """Name of the task."""
     function: Literal["linear", "sparse_linear", "relu", "tree", "nearest"]
     """The class that f is drawn from:
 
@@ -67,6 +68,7 @@ class InContextSpec(TaskSpec):
     - ``nearest`` (ours): the first ``anchors`` values are independent N(0, 1), which nobody can predict; each later one
       is the value of the anchor nearest to x, which one attention head of full rank can look up."""
     dim: int
+    """Dimension of the inputs."""
     points: int
     """Examples per prompt."""
     sparsity: int | None = None

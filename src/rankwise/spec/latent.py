@@ -15,6 +15,7 @@ class LatentSpec:
     dim: int
     """D, of input and output."""
     heads: int
+    """Query heads."""
     q_lora_rank: int | None
     """Dimension of the query latent; None: queries come straight from the input, as in DeepSeek-V2-Lite."""
     kv_lora_rank: int
@@ -28,6 +29,7 @@ class LatentSpec:
     rope: RotarySpec = field(default_factory=lambda: RotarySpec(interleaved=True))
     """How the rotary coordinates turn (default: neighbours in pairs)."""
     causal: bool = False
+    """Whether a token sees only itself and earlier ones."""
     bias: bool = False
     """Of the down- and output projections; an up-projection never has one."""
     norm_eps: float = 1e-6

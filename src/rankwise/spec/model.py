@@ -22,6 +22,7 @@ class ModelSpec:
     dim: int
     """D, of the vectors that go in and come out."""
     layers: int = 1
+    """Layers."""
     heads: int
     """H, in every layer."""
     rank: int
@@ -33,17 +34,21 @@ class ModelSpec:
     average: int = 1
     """The paper's width multiplier: the heads are so many modules whose outputs are averaged."""
     scores: Literal["softmax", "hardmax"] = "softmax"
+    """Softmax of the scores, or the largest alone."""
     temperature: Literal["fixed", "learned"] = "fixed"
     """``learned``: the scores of each head times a learned factor."""
     qk_norm: bool = False
     """RMSNorm of queries and keys, a head at a time."""
     causal: bool = False
+    """Whether a token sees only itself and earlier ones."""
     window: int | None = None
     """How many tokens back a query sees, itself included (default: all)."""
     bias: bool = True
+    """Whether maps have biases."""
     feedforward: int = 0
     """Hidden width of each block's feed-forward; 0: none."""
     activation: Literal["relu", "gelu"] = "relu"
+    """Nonlinearity of the feed-forward layers."""
     norm: Literal["rms", "unit", "none"] = "rms"
     """``rms``: RMSNorm with a gain per coordinate; ``unit``: the paper's L2-normalisation times one learned scalar."""
     norm_place: Literal["pre", "post"] = "post"

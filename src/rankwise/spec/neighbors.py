@@ -32,7 +32,9 @@ class NeighborSpec(TaskSpec):
     - ``biased``: ``sum_k coefficients[k] * f_k`` on an orthogonal pair, where ``f_k`` is the first point if
       ``<x_1 - x_2, y> + biases[k] > 0`` and the second otherwise, for the query ``y ~ N(0, I/dim)``."""
     dim: int
+    """Dimension of the points."""
     points: int
+    """Points of a sequence."""
     distribution: Literal["uniform", "orthogonal", "power_law", "rows"] = "uniform"
     """Of the points:
 

@@ -48,7 +48,9 @@ class OptimSpec:
     clip: float | None = None
     """A gradient with a larger norm is scaled down to this one (default: never)."""
     steps: int
+    """Updates of the weights."""
     batch: int
+    """Sequences per update."""
     micro_batch: int | None = None
     """Cuts a batch into pieces of this size whose gradients are summed, to save memory (default: one piece)."""
     examples: int | None = None

@@ -28,9 +28,13 @@ class RunSpec:
     """
 
     task: TaskSpec
+    """What is learned."""
     model: ModelSpec
+    """What learns it."""
     optim: OptimSpec
+    """How it is trained."""
     seed: int = 0
+    """Which repetition it is."""
     protocol: Literal["custom", "paper", "capacity"] = "custom"
     """The recipe that made the spec (see ``train.protocols``)."""
     dtype: Literal["float32", "float64", "bfloat16"] = "float32"

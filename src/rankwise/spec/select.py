@@ -27,7 +27,9 @@ class SelectSpec(TaskSpec):
     lower_is_better: ClassVar[bool] = False
 
     name: Literal["select"] = "select"
+    """Name of the task."""
     dim: int
+    """Dimension of the codes."""
     points: int
     """N, the codes."""
     noise: float = 0.0

@@ -52,8 +52,11 @@ class Row:
     """What the store knows about one run."""
 
     run_id: str
+    """Hash of the run's spec."""
     spec: dict[str, Any]
+    """The run's spec as plain values."""
     status: Status
+    """Where the run stands."""
     attempts: int
     """How often a worker began it."""
     losses: int
@@ -63,6 +66,7 @@ class Row:
     reason: str | None
     """Why it failed, in one line."""
     traceback: str | None
+    """Where it failed."""
     started: float | None
     """When the last attempt began, in seconds since 1970."""
     finished: float | None
@@ -78,6 +82,7 @@ class Row:
     checkpoint: str | None
     """Path of the last one, relative to the store where it lies inside."""
     checkpoint_sha256: str | None
+    """Hash of its last checkpoint."""
 
 
 class StoreReader:

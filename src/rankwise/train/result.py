@@ -31,9 +31,11 @@ class RunResult:
     sequences: int
     """Training examples seen."""
     parameters: int
+    """Trainable numbers."""
     stopped_early: bool
     """Whether ``optim.patience`` ended the run."""
     curve: TrainingCurve
+    """Errors during training."""
     versions: Mapping[str, str]
     """Versions of the software, by package."""
     threads: int

@@ -62,19 +62,33 @@ class Projections(TypedDict):
     """The sizes and matrices of a layer whose queries, keys, values and outputs are stored apart."""
 
     dim: int
+    """Dimension of the residual stream."""
     context_dim: int
+    """Dimension of what keys and values are read from."""
     heads: int
+    """Query heads."""
     kv_heads: int
+    """Heads of keys and values."""
     rank: int
+    """Coordinates of a query or key of one head."""
     value_rank: int
+    """Coordinates of a value of one head."""
     q: TensorSlice
+    """Weights of the queries."""
     k: TensorSlice
+    """Weights of the keys."""
     v: TensorSlice
+    """Weights of the values."""
     o: TensorSlice
+    """Weights of the output."""
     q_bias: TensorSlice | None
+    """Bias of the queries."""
     k_bias: TensorSlice | None
+    """Bias of the keys."""
     v_bias: TensorSlice | None
+    """Bias of the values."""
     o_bias: str | None
+    """Bias of the output."""
 
 
 def separate(

@@ -113,7 +113,9 @@ class LayerRef:
     context_dim: int
     """C, of the key's input."""
     heads: int
+    """Query heads."""
     kv_heads: int
+    """Heads of keys and values."""
     rank: int
     """R, coordinates of each head's queries and keys."""
     value_rank: int
@@ -121,16 +123,23 @@ class LayerRef:
     scale: float
     """What a product of query and key is multiplied by."""
     mask: MaskKind
+    """Which keys a query sees."""
     q: TensorSlice
+    """Where the queries' weights are."""
     k: TensorSlice
+    """Where the keys' weights are."""
     v: TensorSlice | None
     """None, as is ``o``, where only queries and keys are known."""
     o: TensorSlice | None
+    """Where the output's weights are."""
     q_bias: TensorSlice | None = None
     """This and the other biases: None where the layer has none."""
     k_bias: TensorSlice | None = None
+    """Bias of the keys."""
     v_bias: TensorSlice | None = None
+    """Bias of the values."""
     o_bias: str | None = None
+    """Bias of the output."""
     window: int | None = None
     """A query sees keys at distances below it: those before under the mask ``"window"``, on both sides under
     ``"full"``; None: at any distance."""
@@ -143,6 +152,7 @@ class LayerRef:
     q_head_norm: NormRef | None = None
     """QK-norm: each head's query and key are normalised, so that the weights bound the rank and do not give it."""
     k_head_norm: NormRef | None = None
+    """Norm of each head's keys."""
     latent: LatentRef | None = None
     """None for any attention but MLA."""
     softcap: float | None = None
@@ -186,16 +196,23 @@ class LayerWeights:
     """The matrices of one layer as the file has them, or, after ``folded()``, with gains multiplied in."""
 
     ref: LayerRef
+    """Where they were read from."""
     q: Float[np.ndarray, "H R Eq"]
+    """Weights of the queries."""
     k: Float[np.ndarray, "G R Ek"]
+    """Weights of the keys."""
     v: Float[np.ndarray, "G V Ek"] | None
     """None, as is ``o``, where only queries and keys are known."""
     o: Float[np.ndarray, "H V D"] | None
+    """Weights of the output."""
     q_bias: Float[np.ndarray, "H R"] | None = None
     """This and the other biases: None where there are none."""
     k_bias: Float[np.ndarray, "G R"] | None = None
+    """Bias of the keys."""
     v_bias: Float[np.ndarray, "G V"] | None = None
+    """Bias of the values."""
     o_bias: Float[np.ndarray, " D"] | None = None
+    """Bias of the output."""
     query_down: Float[np.ndarray, "Eq D"] | None = None
     """From the query's input to the latent that ``q`` acts on; None: ``q`` acts on the input."""
     key_down: Float[np.ndarray, "Ek C"] | None = None
@@ -203,11 +220,15 @@ class LayerWeights:
     query_norm: Norm | None = None
     """This and the other norms: None where there are none, and after ``folded()``."""
     key_norm: Norm | None = None
+    """Norm before keys and values."""
     query_latent_norm: Norm | None = None
+    """Norm of the queries' latent."""
     key_latent_norm: Norm | None = None
     """Its gain has the latent's coordinates only; the rope coordinates behind them are not normalised."""
     q_head_norm: Norm | None = None
+    """Norm of each head's queries."""
     k_head_norm: Norm | None = None
+    """Norm of each head's keys."""
     folded_in: tuple[str, ...] = field(default=())
     """What ``folded()`` multiplied in, in words."""
 

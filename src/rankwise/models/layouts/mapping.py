@@ -22,11 +22,15 @@ class TensorNames:
     """
 
     q: str
+    """Name of the queries' tensor; ``{layer}`` stands for the number."""
     k: str
+    """Name of the keys' tensor."""
     v: str | None = None
     """Together with ``o``, or neither: then only queries and keys are known."""
     o: str | None = None
+    """Name of the output's tensor."""
     heads: int
+    """Query heads."""
     kv_heads: int | None = None
     """Shared by groups of query heads (default: ``heads``)."""
     rank: int | None = None
@@ -34,6 +38,7 @@ class TensorNames:
     transposed: bool = False
     """Matrices are (in, out), not (out, in) as in ``torch.nn.Linear``."""
     causal: bool = False
+    """Whether a token sees only itself and earlier ones."""
     order: Order | None = None
     """Of one tensor with all three: ``"turn"``, all queries, all keys, all values; ``"head"``, per key head its
     queries, its key, its value (BLOOM, GPT-NeoX)."""

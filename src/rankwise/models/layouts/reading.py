@@ -46,18 +46,23 @@ class Reading:
     """What names and shapes leave open about one block."""
 
     order: Order
+    """Order of queries, keys and values in one tensor."""
     turning: Turning
+    """How positions enter the scores."""
     norm: str | None
     """The norm whose output the queries see, named from the layer on; None: no norm with a gain comes first."""
     key_norm: str | None
     """The same for keys, its whole name; None: that of the queries, unless keys come from another stack."""
     unit_offset: bool
+    """Whether norms multiply by 1 + gain."""
     rms: bool
     """Whether norms divide by the root mean square, without taking the mean off."""
     scale: str
     """Name of the rule in ``scales``."""
     causal: bool
+    """Whether a token sees only itself and earlier ones."""
     score_bias: str | None
+    """Tensor that is added to the scores."""
 
 
 def guess(source: TensorSource, block: Block, config: ConfigPart, family: str) -> Reading:

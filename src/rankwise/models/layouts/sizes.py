@@ -41,11 +41,17 @@ class Sizes:
     """The numbers of one block, and which rows of its tensors are whose."""
 
     dim: int
+    """Dimension of the residual stream."""
     context_dim: int
+    """Dimension of what keys and values are read from."""
     heads: int
+    """Query heads."""
     kv_heads: int
+    """Heads of keys and values."""
     rank: int
+    """Coordinates of a query or key of one head."""
     value_rank: int
+    """Coordinates of a value of one head."""
     rows: Mapping[str, Int[np.ndarray, "..."]]
     """For q, k and v: the row of the stored tensor for every head and coordinate."""
     transposed: bool

@@ -40,6 +40,7 @@ class AttentionCall:
     name: str
     """The module's path."""
     module: nn.Module
+    """The attention module that was called."""
     inputs: Float[Tensor, "T N D"]
     """The hidden states that enter the block, after the norm that feeds it."""
     context: Float[Tensor, "T M C"]
@@ -47,12 +48,15 @@ class AttentionCall:
     queries: Float[Tensor, "T H N R"] | None
     """As the model multiplies them; None, as are keys, values and scale, where it does not show them."""
     keys: Float[Tensor, "T G M R"] | None
+    """Keys of every head."""
     values: Float[Tensor, "T G M V"] | None
+    """Values of every head."""
     scale: float | None
     """What the model multiplies the products by."""
     softcap: float | None
     """Scores s become ``softcap * tanh(s / softcap)``; None: they stay."""
     probabilities: Float[Tensor, "T H N M"]
+    """Attention of every head."""
     visible: Bool[Tensor, "..."] | None
     """True where a query may look; None where nothing is hidden."""
 

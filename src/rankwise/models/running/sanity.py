@@ -18,6 +18,7 @@ class RunSanity:
     """What a run of a model on texts was like. Losses are in nats per token."""
 
     pieces: int
+    """Pieces of text that were read."""
     tokens_each: int
     """Tokens of a piece, special ones included."""
     text_used: float

@@ -45,14 +45,23 @@ class Search(Fitted, Mark):
     errors, and the ``limit``: the share of right choices by the best matrix of that rank."""
 
     dim: int
+    """Dimension of the residual stream."""
     points: int
+    """Points of a sequence."""
     layers: int
+    """Layers."""
     rank: int
+    """Coordinates of a query or key of one head."""
     right: float
+    """Share of queries whose answer is right."""
     right_se: float
+    """Its standard error."""
     error: float
+    """Mean error."""
     error_se: float
+    """Its standard error."""
     limit: float
+    """The error that any answer can reach."""
 
 
 PRESETS = {

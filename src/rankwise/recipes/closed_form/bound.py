@@ -47,14 +47,21 @@ class BoundMark(Mark):
     ``random`` heads of rank 1, whose errors are then given."""
 
     kind: str
+    """Which curve it belongs to."""
     dim: int
+    """Dimension of the residual stream."""
     rank: int
+    """Coordinates of a query or key of one head."""
     heads: float
+    """Query heads."""
     bound: float
+    """Lower bound of the error."""
     plateau: float
+    """The bound for any number of heads."""
     log10_heads_required: float
     """So many heads cannot reach an error of .1."""
     random_mean: float | None = None
+    """Mean error of random heads."""
     random_least: float | None = None
     """Over draws."""
 

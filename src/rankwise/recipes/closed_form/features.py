@@ -48,14 +48,23 @@ class FeaturesMark(Mark):
     keys gives at their keys, and how far these two lie from our mean where that is steady."""
 
     dim: int
+    """Dimension of the residual stream."""
     heads: int
+    """Query heads."""
     error: float
+    """Mean error."""
     least: float
+    """Smallest error over draws."""
     greatest: float
+    """Largest error over draws."""
     published: float | None
+    """The paper's value."""
     formula: float | None
+    """The closed form."""
     published_gap: float | None
+    """Distance to the paper's value."""
     formula_gap: float | None
+    """Distance to the closed form."""
 
 
 PRESETS = {

@@ -77,6 +77,7 @@ class Settings:
     latent_tokens: tuple[int, ...] = (64, 128, 256, 512, 1024)
     """The numbers of tokens of "latent"."""
     latent_heads: int = 8
+    """Heads of the latent attention."""
 
 
 @dataclass(frozen=True, kw_only=True)

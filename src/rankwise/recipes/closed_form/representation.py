@@ -45,8 +45,11 @@ class RepresentationMark(Mark):
     """One dimension, largest degree and angle in degrees."""
 
     dim: int
+    """Dimension of the sphere."""
     degree: int
+    """Degree of the harmonics."""
     angle: float
+    """Angle between the two points."""
     weight: float
     """u of q and k at that angle."""
     represented: float

@@ -46,6 +46,7 @@ class _Worker:
     """One process and what it is doing."""
 
     process: subprocess.Popen[bytes]
+    """The worker's process."""
     log: Path
     """Takes its standard error."""
     hello: dict[str, Any] | None = None
