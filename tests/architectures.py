@@ -145,7 +145,9 @@ def _rank(module, rows):
         if isinstance(value, int) and value > 0 and rows % value == 0:
             return value
     heads = next(
-        getattr(module, key) for key in ("num_heads", "n_heads", "n_head", "num_attention_heads") if hasattr(module, key)
+        getattr(module, key)
+        for key in ("num_heads", "n_heads", "n_head", "num_attention_heads")
+        if hasattr(module, key)
     )
     return rows // heads
 

@@ -11,7 +11,7 @@ from rankwise.advise.inputs import situation
 from rankwise.choose.document import read_choice
 from rankwise.choose.presets import PRESETS, pick_preset
 from rankwise.choose.search import planned_runs, search_shapes
-from rankwise.choose.shapes import WITHIN, Budget, HeadShape, shapes_within
+from rankwise.choose.shapes import WITHIN, HeadShape, ShapeBudget, shapes_within
 from rankwise.cli import main
 from rankwise.errors import InvalidInputError
 from rankwise.report.choice import draw_choice
@@ -21,7 +21,7 @@ from report_documents import choice
 
 SMOKE = PRESETS["smoke"]
 TEXT = TextSpec(context=16, sha256="0" * 64)
-BUDGETS = [Budget(kind="parameters", amount=1024), Budget(kind="cache", amount=64)]
+BUDGETS = [ShapeBudget(kind="parameters", amount=1024), ShapeBudget(kind="cache", amount=64)]
 
 
 @given(
@@ -29,7 +29,7 @@ BUDGETS = [Budget(kind="parameters", amount=1024), Budget(kind="cache", amount=6
 )
 def test_every_shape_spends_the_budget(dim, layers, size, kind):
     amount = layers * size * dim * (dim // 2 if kind == "parameters" else 2)
-    budget = Budget(kind=kind, amount=amount)
+    budget = ShapeBudget(kind=kind, amount=amount)
     try:
         shapes = shapes_within(budget, dim=dim, layers=layers)
     except InvalidInputError:
@@ -99,7 +99,7 @@ def test_the_plan_is_no_cheaper_than_the_search():
 def test_budgets_that_no_shapes_spend_are_refused():
     for amount in (1, 7, 10**9):
         with pytest.raises(InvalidInputError, match=r"--parameters: expected a budget that heads of several ranks"):
-            shapes_within(Budget(kind="parameters", amount=amount), dim=64, layers=2)
+            shapes_within(ShapeBudget(kind="parameters", amount=amount), dim=64, layers=2)
     with pytest.raises(InvalidInputError, match="--preset: expected one of smoke, laptop, got 'x'"):
         pick_preset("x")
 

@@ -11,7 +11,7 @@ from rankwise.errors import InvalidInputError
 from rankwise.reduce.allocation import allocated_ranks, uniform_ranks
 from rankwise.reduce.bottleneck import RIDGE, Metric, bottleneck
 from rankwise.reduce.methods.fisher import fisher_metric
-from rankwise.reduce.methods.vectors import Vectors
+from rankwise.reduce.methods.vectors import ModelVectors
 
 
 def moment(n, seed):
@@ -64,7 +64,7 @@ def test_a_share_that_leaves_nothing_is_refused():
 
 def vectors(x, g):
     n = x.shape[1]
-    return Vectors(torch.eye(n), torch.zeros(n), (n,), x.half(), g.half()[None])
+    return ModelVectors(torch.eye(n), torch.zeros(n), (n,), x.half(), g.half()[None])
 
 
 def test_flip_flop_keeps_independent_moments():

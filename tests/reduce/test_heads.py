@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from rankwise.reduce.calibration import collect
-from rankwise.reduce.cost import cost_of, embed, read_pieces
-from rankwise.reduce.cutting import budget, cut_model, cut_to, find_directions, ranks_of
+from rankwise.reduce.cost import cost_of, embed, measure_pieces
+from rankwise.reduce.cutting import budget, cut_model, cut_ranks, cut_to, find_directions
 from rankwise.reduce.pieces import Pieces
 from rankwise.reduce.sites import attention_sites
 from rankwise.reduce.summary import parameter_count
@@ -22,16 +22,16 @@ def directions(running, method="fisher"):
 def test_in_full_nothing_is_lost_and_half_is_smaller(name):
     running = encoder(name)
     sites, found = directions(running)
-    original = read_pieces(running, pieces(seed=1))
+    original = measure_pieces(running, pieces(seed=1))
     before = parameter_count(running.model)
     with cut_model(running.model, cut_to(running.model, found, total=budget(sites, 1.0))):
-        assert cost_of(read_pieces(running, pieces(seed=1)), original).cost < 1e-6
+        assert cost_of(measure_pieces(running, pieces(seed=1)), original).cost < 1e-6
     cuts = cut_to(running.model, found, total=budget(sites, 0.5))
     with cut_model(running.model, cuts):
-        cost = cost_of(read_pieces(running, pieces(seed=1)), original)
+        cost = cost_of(measure_pieces(running, pieces(seed=1)), original)
         assert parameter_count(running.model) < before
     assert 1e-6 < cost.cost < 1
-    assert sum(sum(ranks_of(cut)) for cut in cuts) == budget(sites, 0.5)
+    assert sum(sum(cut_ranks(cut)) for cut in cuts) == budget(sites, 0.5)
 
 
 def test_heads_of_different_planted_ranks_get_their_own():
@@ -48,12 +48,12 @@ def test_heads_of_different_planted_ranks_get_their_own():
                 linear.weight.data[rows] = left @ torch.randn(rank(head), 40, generator=generator) * 0.2
                 linear.bias.data[rows] = 0
     _, found = directions(running)
-    original = read_pieces(running, pieces(seed=1))
+    original = measure_pieces(running, pieces(seed=1))
     cuts = cut_to(running.model, found, total=2 * 2 * 15)
     with cut_model(running.model, cuts):
-        assert cost_of(read_pieces(running, pieces(seed=1)), original).cost < 1e-5
+        assert cost_of(measure_pieces(running, pieces(seed=1)), original).cost < 1e-5
     for cut in cuts:
-        assert all(abs(found - planted) <= 1 for found, planted in zip(ranks_of(cut), planted_ranks, strict=True))
+        assert all(abs(found - planted) <= 1 for found, planted in zip(cut_ranks(cut), planted_ranks, strict=True))
 
 
 def test_padding_changes_nothing():

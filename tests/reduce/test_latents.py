@@ -5,7 +5,7 @@ import torch
 from transformers import DynamicCache
 
 from rankwise.reduce.calibration import collect
-from rankwise.reduce.cost import cost_of, read_pieces
+from rankwise.reduce.cost import cost_of, measure_pieces
 from rankwise.reduce.cutting import budget, cut_model, cut_to, find_directions, modules_of
 from rankwise.reduce.latent_cache import LatentCache, cache_bytes, use_latent_cache
 from rankwise.reduce.linear_modules import replaced
@@ -75,10 +75,10 @@ def test_planted_rank_is_found_by_every_method():
         down = torch.randn(5, 42, generator=generator)
         for part in (layer.self_attn.k_proj, layer.self_attn.v_proj):
             part.weight.data.copy_(torch.randn(16, 5, generator=generator) @ down * 0.05)
-    original = read_pieces(running, pieces(seed=1))
+    original = measure_pieces(running, pieces(seed=1))
     for method in METHODS:
         _, found = directions(running, method)
         with cut_model(running.model, cut_to(running.model, found, rank=5)):
-            assert abs(cost_of(read_pieces(running, pieces(seed=1)), original).cost) < 1e-4
+            assert abs(cost_of(measure_pieces(running, pieces(seed=1)), original).cost) < 1e-4
         with cut_model(running.model, cut_to(running.model, found, rank=2)):
-            assert abs(cost_of(read_pieces(running, pieces(seed=1)), original).cost) > 1e-3
+            assert abs(cost_of(measure_pieces(running, pieces(seed=1)), original).cost) > 1e-3

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankwise.choose.shapes import Budget, BudgetKind, HeadShape
+from rankwise.choose.shapes import BudgetKind, HeadShape, ShapeBudget
 from rankwise.errors import InvalidInputError
 from rankwise.spec import Words, read_document, to_document, write_document
 
@@ -64,9 +64,9 @@ class BudgetSearch:
             raise InvalidInputError("shapes: expected at least one, got none")
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> ShapeBudget:
         """What was spent."""
-        return Budget(kind=self.kind, amount=self.amount)
+        return ShapeBudget(kind=self.kind, amount=self.amount)
 
     @property
     def best(self) -> TrainedShape:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from rankwise.choose.document import BudgetSearch, TrainedShape
 from rankwise.choose.presets import Preset, Rung
-from rankwise.choose.shapes import Budget, HeadShape, shapes_within
+from rankwise.choose.shapes import HeadShape, ShapeBudget, shapes_within
 from rankwise.estimate import Estimate
 from rankwise.spec import RunSpec, SweepSpec, TextSpec
 from rankwise.sweep import TrainedRun
@@ -22,7 +22,7 @@ Train = Callable[[SweepSpec], Sequence[TrainedRun]]
 """Trains what is missing of a sweep and returns all of its runs."""
 
 
-def search_shapes(budget: Budget, preset: Preset, text: TextSpec, train: Train) -> BudgetSearch:
+def search_shapes(budget: ShapeBudget, preset: Preset, text: TextSpec, train: Train) -> BudgetSearch:
     """The loss of the best shape of every rank at ``budget``."""
     shapes = shapes_within(budget, dim=preset.dim, layers=preset.layers)
     trained: list[TrainedShape] = []
@@ -43,12 +43,12 @@ def rung_runs(preset: Preset, text: TextSpec, rung: Rung, shapes: Sequence[HeadS
     return [preset.run(text, shape, rung.steps, seed) for seed in range(rung.seeds) for shape in shapes]
 
 
-def rung_sweep(budget: Budget, number: int, runs: Sequence[RunSpec]) -> SweepSpec:
+def rung_sweep(budget: ShapeBudget, number: int, runs: Sequence[RunSpec]) -> SweepSpec:
     """The trainings as a sweep."""
     return SweepSpec(name=f"choose: {budget.words}, round {number + 1}", runs=tuple(runs))
 
 
-def planned_runs(budget: Budget, preset: Preset, text: TextSpec) -> list[RunSpec]:
+def planned_runs(budget: ShapeBudget, preset: Preset, text: TextSpec) -> list[RunSpec]:
     """What a search trains at most in time: in later rungs, whose shapes are not known, the largest of every rank."""
     shapes: Sequence[HeadShape] = shapes_within(budget, dim=preset.dim, layers=preset.layers)
     runs = []

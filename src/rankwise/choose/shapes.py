@@ -47,7 +47,7 @@ class HeadShape:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Budget:
+class ShapeBudget:
     """What all shapes may spend in the whole small model: attention weights, or bytes of cache per token."""
 
     kind: BudgetKind
@@ -64,7 +64,7 @@ class Budget:
         return shape.parameters(dim, layers) if self.kind == "parameters" else shape.cache(layers)
 
 
-def shapes_within(budget: Budget, *, dim: int, layers: int) -> tuple[HeadShape, ...]:
+def shapes_within(budget: ShapeBudget, *, dim: int, layers: int) -> tuple[HeadShape, ...]:
     """All shapes of the grid that spend ``budget``: ranks 2, 4, ... to d, values of about half, once and twice the
     rank, groups of 1, 2 and 4 heads per key head."""
     option = "--parameters" if budget.kind == "parameters" else "--cache"
@@ -85,7 +85,7 @@ def shapes_within(budget: Budget, *, dim: int, layers: int) -> tuple[HeadShape, 
     return tuple(found)
 
 
-def _of_budget(budget: Budget, rank: int, value_rank: int, group: int, dim: int, layers: int) -> HeadShape | None:
+def _of_budget(budget: ShapeBudget, rank: int, value_rank: int, group: int, dim: int, layers: int) -> HeadShape | None:
     """The number of key heads, each with ``group`` heads, that comes closest to the budget, and then the value rank
     that meets it; None where that value rank is far from the wanted one."""
     one = HeadShape(heads=group, rank=rank, value_rank=value_rank, kv_heads=1)

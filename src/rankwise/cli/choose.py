@@ -60,7 +60,7 @@ def choose(
         where: Where the runs are executed.
     """
     from rankwise import __version__
-    from rankwise.choose import Budget, Choice, pick_preset, planned_runs, search_shapes
+    from rankwise.choose import Choice, ShapeBudget, pick_preset, planned_runs, search_shapes
     from rankwise.cli.page import page_beside, say_page, write_page_of
     from rankwise.spec import SweepSpec, TextSpec
     from rankwise.tasks import read_corpus
@@ -69,8 +69,8 @@ def choose(
         require_int("--workers", workers, minimum=1)
     where.check()
     small = pick_preset(preset).with_seeds(None if seeds is None else require_int("--seeds", seeds, minimum=1))
-    budgets = [Budget(kind="parameters", amount=parameters)] if parameters is not None else []
-    budgets += [Budget(kind="cache", amount=cache)] if cache is not None else []
+    budgets = [ShapeBudget(kind="parameters", amount=parameters)] if parameters is not None else []
+    budgets += [ShapeBudget(kind="cache", amount=cache)] if cache is not None else []
     if not budgets:
         raise InvalidInputError("expected a budget that all shapes spend: --parameters N, --cache BYTES, or both")
     place = page_beside(page, output, "choose.html")

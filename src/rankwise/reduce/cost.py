@@ -30,7 +30,7 @@ HIDDEN_SHARE = 0.15
 
 
 @dataclass(frozen=True)
-class Reading:
+class ModelReading:
     """What one model makes of the pieces."""
 
     losses: Float[Tensor, " T"] | None
@@ -55,9 +55,9 @@ class Cost:
     """Share of texts whose nearest other text is the same; None for language models."""
 
 
-def read_pieces(
+def measure_pieces(
     running: RunningModel, pieces: Pieces, *, progress: Progress = silent, what: str = "measure"
-) -> Reading:
+) -> ModelReading:
     """Losses or embeddings of ``pieces``."""
     found, done = [], 0
     progress(what, 0, len(pieces))
@@ -67,10 +67,10 @@ def read_pieces(
             done += len(part)
             progress(what, done, len(pieces))
     together = torch.cat(found).double()
-    return Reading(None, together) if running.objective == "embedding" else Reading(together, None)
+    return ModelReading(None, together) if running.objective == "embedding" else ModelReading(together, None)
 
 
-def cost_of(reading: Reading, original: Reading) -> Cost:
+def cost_of(reading: ModelReading, original: ModelReading) -> Cost:
     """The cost of one model against the original, on the same pieces."""
     if reading.losses is not None and original.losses is not None:
         extra = Estimate.over((reading.losses - original.losses).tolist())

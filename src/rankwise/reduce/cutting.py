@@ -26,7 +26,7 @@ from rankwise.reduce.latent_modules import (
 )
 from rankwise.reduce.linear_modules import replaced
 from rankwise.reduce.methods import METHODS, MethodName
-from rankwise.reduce.methods.vectors import Vectors
+from rankwise.reduce.methods.vectors import ModelVectors
 from rankwise.reduce.sites import Site
 
 Allocation = Literal["allocated", "uniform"]
@@ -100,7 +100,7 @@ def empty_cut(model: nn.Module, site: Site, ranks: Sequence[int]) -> Cut:
     return empty_head_plan(model, site, keys, ranks[-heads:])
 
 
-def ranks_of(cut: Cut) -> tuple[int, ...]:
+def cut_ranks(cut: Cut) -> tuple[int, ...]:
     """The ranks of a cut's vectors, in the order of ``Directions.found``."""
     return (cut.rank,) if isinstance(cut, LatentPlan) else (*(cut.key_ranks or ()), *cut.value_ranks)
 
@@ -172,20 +172,20 @@ def _sizes(site: Site) -> list[int]:
     return keys + [site.v.index.shape[1]] * len(site.v.index)
 
 
-def _vectors(model: nn.Module, site: Site, samples: Samples | None) -> list[Vectors]:
+def _vectors(model: nn.Module, site: Site, samples: Samples | None) -> list[ModelVectors]:
     weight, bias = joint_map(model, site)
     x = None if samples is None else samples.x
     g = None if samples is None else samples.g
     size = 1.0 if samples is None else samples.g_size
     if site.kind == "mla":
-        return [Vectors(weight, bias, (len(weight),), x, g, size)]
+        return [ModelVectors(weight, bias, (len(weight),), x, g, size)]
     if site.kind == "joint":
-        return [Vectors(weight, bias, (site.k.index.size, site.v.index.size), x, g, size)]
+        return [ModelVectors(weight, bias, (site.k.index.size, site.v.index.size), x, g, size)]
     sizes = _sizes(site)
     start = len(weight) - sum(sizes)  # keys that are not cut come first
     bounds = torch.tensor([start, *sizes]).cumsum(0).tolist()
     return [
-        Vectors(
+        ModelVectors(
             weight[low:high], bias[low:high], (high - low,),
             None if x is None else x[:, low:high], None if g is None else g[..., low:high], size,
         )

@@ -22,7 +22,7 @@ from torch.nn.functional import linear
 
 from rankwise.reduce.bottleneck import Bottleneck
 from rankwise.reduce.linear_modules import bias_of, weight_of
-from rankwise.reduce.sites import Rows, Site
+from rankwise.reduce.sites import ProjectionRows, Site
 
 
 class ScatteredLinear(nn.Module):
@@ -131,7 +131,7 @@ def head_modules(model: nn.Module, plan: HeadPlan) -> Mapping[str, nn.Module]:
         ranks |= {"q": _each(plan.key_ranks, group), "k": plan.key_ranks}
     modules: dict[str, nn.Module] = {}
     for name, kept in ranks.items():
-        rows: Rows = getattr(site, name)
+        rows: ProjectionRows = getattr(site, name)
         weight, bias = plan.tensors[name]
         places = torch.cat([torch.from_numpy(row[:rank]) for row, rank in zip(rows.index, kept, strict=True)])
         if name == "o":
@@ -146,7 +146,7 @@ def _each(ranks: Sequence[int], group: int) -> tuple[int, ...]:
     return tuple(rank for rank in ranks for _ in range(group))
 
 
-def _heads(model: nn.Module, rows: Rows) -> tuple[Float[Tensor, "H R D"], Float[Tensor, "H R"]]:
+def _heads(model: nn.Module, rows: ProjectionRows) -> tuple[Float[Tensor, "H R D"], Float[Tensor, "H R"]]:
     module, index = model.get_submodule(rows.module), torch.from_numpy(rows.index)
     return weight_of(module).double()[index], bias_of(module).double()[index]
 

@@ -20,7 +20,7 @@ from rankwise.errors import InvalidInputError
 from rankwise.models import RunningModel, load_running
 from rankwise.progress import Progress, silent
 from rankwise.reduce.calibration import Samples, collect
-from rankwise.reduce.cost import Reading, cost_of, read_pieces
+from rankwise.reduce.cost import ModelReading, cost_of, measure_pieces
 from rankwise.reduce.cutting import (
     Cut,
     Directions,
@@ -151,9 +151,9 @@ class _Cutting:
         self._samples: list[Samples] | None = None
         self._directions: dict[MethodName, list[Directions]] = {}
 
-    def read(self, pieces: Pieces, what: str) -> Reading:
+    def read(self, pieces: Pieces, what: str) -> ModelReading:
         """What the model as it stands makes of ``pieces``."""
-        return read_pieces(self.running, pieces, progress=self.progress, what=what)
+        return measure_pieces(self.running, pieces, progress=self.progress, what=what)
 
     def cuts(self, method: MethodName, keep: float | None) -> list[Cut]:
         """The cut to a share, or, where that is None, to the rank of the options."""
@@ -184,7 +184,7 @@ class _Cutting:
             )
         return _CHOICES[high]
 
-    def frontier(self, texts: Texts, original: Reading) -> tuple[FrontierPoint, ...]:
+    def frontier(self, texts: Texts, original: ModelReading) -> tuple[FrontierPoint, ...]:
         """All methods at several shares."""
         points = []
         for method in METHODS:
@@ -222,7 +222,7 @@ def _healed(work: _Cutting, installed: Installed, texts: Texts, before: float) -
 def _estimate_time(work: _Cutting, texts: Texts) -> None:
     """Say how long it will take, from one pass."""
     start = time.monotonic()
-    read_pieces(work.running, next(texts.calibration.passes()))
+    measure_pieces(work.running, next(texts.calibration.passes()))
     once = time.monotonic() - start
     calibration, evaluation = (len(list(pieces.passes())) for pieces in (texts.calibration, texts.evaluation))
     measured = 2 + (len(FRONTIER_SHARES) * len(METHODS) if work.options.frontier else 0)

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from rankwise.errors import InvalidInputError, StorageError
 from rankwise.models import Objective, RunningModel, open_model
-from rankwise.reduce.cutting import Installed, empty_cut, modules_of, new_tensors, ranks_of
+from rankwise.reduce.cutting import Installed, cut_ranks, empty_cut, modules_of, new_tensors
 from rankwise.reduce.gguf_copy import copy_without
 from rankwise.reduce.linear_modules import replaced
 from rankwise.reduce.sites import attention_sites
@@ -56,7 +56,7 @@ class PlannedLayer:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SavedPlan:
     """What ``load_reduced`` must know to build the model before it reads weights."""
 
     objective: Literal["causal", "masked", "embedding"]
@@ -99,10 +99,10 @@ def save_reduced(
         else:
             save_file(_untouched(running, installed.modules, dtype), draft / WEIGHTS, {"format": "pt"})
         name: Any = str(dtype).removeprefix("torch.")
-        plan = Plan(
+        plan = SavedPlan(
             running.objective,
             name,
-            tuple(PlannedLayer(cut.site.name, cut.site.kind, ranks_of(cut)) for cut in installed.cuts),
+            tuple(PlannedLayer(cut.site.name, cut.site.kind, cut_ranks(cut)) for cut in installed.cuts),
         )
         write_document(to_document(FORMAT, plan), draft / PLAN)
         write_document(dict(reduction), draft / "reduction.json")
@@ -129,7 +129,7 @@ def load_reduced(directory: Path | str, *, dtype: torch.dtype = torch.float32) -
     """
     folder = Path(directory)
     _require_whole(folder)
-    plan = read_document(Plan, folder / PLAN, format=FORMAT, made_by=_MADE_BY)
+    plan = read_document(SavedPlan, folder / PLAN, format=FORMAT, made_by=_MADE_BY)
     model = _base(folder, plan.objective)
     use_fast_attention(model)
     found = {site.name: site for site in attention_sites(RunningModel(folder, model, None, plan.objective)).sites}

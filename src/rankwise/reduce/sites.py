@@ -23,7 +23,7 @@ head's keys and values are cut apart."""
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class ProjectionRows:
     """Which outputs (of o: inputs) of a linear module belong to a projection, arranged by heads."""
 
     module: str
@@ -40,13 +40,13 @@ class Site:
     """The path of the module that attends."""
     kind: Kind
     """What is cut there."""
-    q: Rows
+    q: ProjectionRows
     """Weights of the queries."""
-    k: Rows
+    k: ProjectionRows
     """Weights of the keys."""
-    v: Rows
+    v: ProjectionRows
     """Weights of the values."""
-    o: Rows
+    o: ProjectionRows
     """Weights of the output."""
     cached: bool
     """Whether generation caches its keys and values."""
@@ -118,8 +118,8 @@ def _site(ref: LayerRef, *, joint: bool) -> Site:
     )
 
 
-def _rows(where: TensorSlice) -> Rows:
-    return Rows(where.tensor.removesuffix(".weight"), where.index)
+def _rows(where: TensorSlice) -> ProjectionRows:
+    return ProjectionRows(where.tensor.removesuffix(".weight"), where.index)
 
 
 def _refusal(site: Site, modules: Mapping[str, nn.Module]) -> str | None:

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from rankwise.models import RunningModel
-from rankwise.reduce.cost import Cost, Reading
-from rankwise.reduce.cutting import Installed, ranks_of
+from rankwise.reduce.cost import Cost, ModelReading
+from rankwise.reduce.cutting import Installed, cut_ranks
 from rankwise.reduce.document import (
     Change,
     CostReport,
@@ -38,7 +38,7 @@ class Measured:
     """Parameters of the original."""
     texts: tuple[Pieces, Pieces | None, Pieces] | None
     """That teach, that choose, that measure."""
-    original: Reading | None
+    original: ModelReading | None
     """Losses of the original."""
     cost: Cost | None
     """What the cut cost."""
@@ -75,7 +75,7 @@ def summary(
         recall=measured.recall,
     )
     layers = tuple(
-        LayerRanks(name=cut.site.name, kind=cut.site.kind, ranks=ranks_of(cut), size=_size(cut.site))
+        LayerRanks(name=cut.site.name, kind=cut.site.kind, ranks=cut_ranks(cut), size=_size(cut.site))
         for cut in installed.cuts
     )
     return Reduction(
@@ -156,7 +156,7 @@ def _cache(installed: Installed) -> Change:
     """Numbers per token in the caches of the layers that were cut."""
     cached = [cut for cut in installed.cuts if cut.site.cached]
     after = sum(
-        cut.site.cached_numbers if cut.site.kind == "heads" else sum(ranks_of(cut)) + cut.site.shared_key
+        cut.site.cached_numbers if cut.site.kind == "heads" else sum(cut_ranks(cut)) + cut.site.shared_key
         for cut in cached
     )
     return Change(before=sum(cut.site.cached_numbers for cut in cached), after=after)

@@ -34,7 +34,7 @@ _TOWERS = (
 
 
 @dataclass(frozen=True)
-class Block:
+class AttentionBlock:
     """One attention block: names of its tensors, and where in the model it stands."""
 
     path: str
@@ -72,26 +72,26 @@ class Block:
         return re.sub(r"\d+\.$", "", re.sub(r"(\d+)\.(?=.*\d+\.$)", "N.", self.layer))
 
 
-def find_blocks(source: TensorSource) -> list[Block]:
+def find_blocks(source: TensorSource) -> list[AttentionBlock]:
     """Every attention block: towers last, encoders before decoders, layers by number, cross-attention after self."""
     names = list(source.tensors)
     known = set(names)
-    blocks: dict[tuple[str, str], Block] = {}
+    blocks: dict[tuple[str, str], AttentionBlock] = {}
     for name in names:
         for path, q, k, v in _projections(name, known):
             if _NOT_ATTENTION.search(path) or len(source.info(q).shape) != 2 or (path, q) in blocks:
                 continue
             o = _output(path, known - {q, k, v})
             layer = _layer_path(path)
-            blocks[path, q] = Block(path, layer, q, k, v, o, tower_of(path), bool(_CROSS.search(path)))
+            blocks[path, q] = AttentionBlock(path, layer, q, k, v, o, tower_of(path), bool(_CROSS.search(path)))
 
-    def order(block: Block) -> tuple[bool, bool, int, tuple[int, ...], bool]:
+    def order(block: AttentionBlock) -> tuple[bool, bool, int, tuple[int, ...], bool]:
         return block.tower is not None, block.side == "decoder", _first_place(names, block), block.numbers, block.cross
 
     return sorted(blocks.values(), key=order)
 
 
-def inner_names(source: TensorSource, block: Block) -> frozenset[str]:
+def inner_names(source: TensorSource, block: AttentionBlock) -> frozenset[str]:
     """The names of all tensors of a block, behind its path."""
     return frozenset(name[len(block.path) :] for name in source.tensors if name.startswith(block.path))
 
@@ -101,7 +101,7 @@ def tower_of(name: str) -> str | None:
     return next((word for word, pattern in _TOWERS if pattern.search(name)), None)
 
 
-def _first_place(names: list[str], block: Block) -> int:
+def _first_place(names: list[str], block: AttentionBlock) -> int:
     """Where the block's stack begins: layers are ordered by number, stacks as the file has them."""
     stack = re.sub(r"\d+", "N", block.layer)
     return next(place for place, name in enumerate(names) if re.sub(r"\d+", "N", name).startswith(stack))

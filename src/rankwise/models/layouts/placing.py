@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rankwise.errors import InvalidInputError
-from rankwise.models.layouts.blocks import Block, inner_names
+from rankwise.models.layouts.blocks import AttentionBlock, inner_names
 from rankwise.models.layouts.layer import LayerRef
 from rankwise.models.layouts.reading import Reading
 from rankwise.models.layouts.refusal import WAY_OUT, ready_command
@@ -99,7 +99,7 @@ def _proved(
     return readings, verified
 
 
-def _same_kind(twin: Proved, block: Block, guess: Reading) -> bool:
+def _same_kind(twin: Proved, block: AttentionBlock, guess: Reading) -> bool:
     """Whether the twin's block is laid out as this one: what it proves then holds for both."""
     aside = {"norm": None, "key_norm": None}
     return twin.block.fused == block.fused and replace(twin.guess, **aside) == replace(guess, **aside)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from rankwise.errors import InvalidInputError
-from rankwise.models.layouts.blocks import Block, inner_names
+from rankwise.models.layouts.blocks import AttentionBlock, inner_names
 from rankwise.models.layouts.layer import LayerRef, LayerWeights, load_layer
 from rankwise.models.layouts.reading import Reading, norms_of, rope_of, scales
 from rankwise.models.layouts.sizes import SizeError, sizes_of
@@ -39,7 +39,7 @@ _EPS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps", "lay
 class Proved:
     """How a block of the twin is read, and whether the model's own scores agree."""
 
-    block: Block
+    block: AttentionBlock
     tensors: frozenset[str]
     """The names of all tensors of the block, behind its path."""
     guess: Reading

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from rankwise.errors import InvalidInputError, require_number
-from rankwise.models.layouts.blocks import Block, tower_of
+from rankwise.models.layouts.blocks import AttentionBlock, tower_of
 from rankwise.models.layouts.layer import LayerRef, NormRef, TensorSlice
 from rankwise.models.layouts.masks import layer_kind, mask_of
 from rankwise.models.layouts.rope import Rope, read_rope
@@ -65,7 +65,7 @@ class Reading:
     """Tensor that is added to the scores."""
 
 
-def guess(source: TensorSource, block: Block, config: ConfigPart, family: str) -> Reading:
+def guess(source: TensorSource, block: AttentionBlock, config: ConfigPart, family: str) -> Reading:
     """The most likely reading, by names and configuration alone."""
     bias = _score_bias(source, block, config, family)
     return Reading(
@@ -96,7 +96,7 @@ def scales(config: ConfigPart, rank: int, layer: int) -> dict[str, float]:
     return found
 
 
-def part_of(block: Block, reading: Reading) -> str:
+def part_of(block: AttentionBlock, reading: Reading) -> str:
     """``"encoder"``, ``"decoder"``, ``"cross"``, or the tower's name."""
     if block.cross:
         return "cross"
@@ -104,7 +104,7 @@ def part_of(block: Block, reading: Reading) -> str:
 
 
 def layer_ref(
-    source: TensorSource, block: Block, config: ConfigPart, family: str, number: int, reading: Reading
+    source: TensorSource, block: AttentionBlock, config: ConfigPart, family: str, number: int, reading: Reading
 ) -> LayerRef:
     """The block as a layer, read as ``reading`` says."""
     sizes = sizes_of(source, block, config, reading.order)
@@ -167,7 +167,7 @@ def rope_of(config: ConfigPart, rank: int, kind: str, turning: Turning) -> Rope 
     return read_rope(values, rank, kind=kind, interleaved=turning == "neighbours", dims=dims)
 
 
-def norms_of(source: TensorSource, block: Block) -> list[str]:
+def norms_of(source: TensorSource, block: AttentionBlock) -> list[str]:
     """Names, from the layer on, of every gain in the layer."""
     start = block.layer
     return [
@@ -177,7 +177,7 @@ def norms_of(source: TensorSource, block: Block) -> list[str]:
     ]
 
 
-def _bias(source: TensorSource, block: Block, part: str, sizes: Sizes) -> TensorSlice | None:
+def _bias(source: TensorSource, block: AttentionBlock, part: str, sizes: Sizes) -> TensorSlice | None:
     for name in bias_names(block, part):
         if source.has(name):
             apart = name.endswith(f".{part}_bias")
@@ -190,7 +190,7 @@ def _bias(source: TensorSource, block: Block, part: str, sizes: Sizes) -> Tensor
     return None
 
 
-def _bias_shape(source: TensorSource, block: Block, part: str, sizes: Sizes) -> tuple[int]:
+def _bias_shape(source: TensorSource, block: AttentionBlock, part: str, sizes: Sizes) -> tuple[int]:
     shape = source.info(getattr(block, part)).shape
     return (shape[1] if sizes.transposed else shape[0],)
 
@@ -201,7 +201,7 @@ def _norm_ref(source: TensorSource, name: str, reading: Reading) -> NormRef:
 
 
 def _head_norms(
-    source: TensorSource, block: Block, sizes: Sizes, config: ConfigPart, reading: Reading
+    source: TensorSource, block: AttentionBlock, sizes: Sizes, config: ConfigPart, reading: Reading
 ) -> tuple[NormRef | None, NormRef | None]:
     """QK-norm: a gain for the coordinates of one head, or of all heads one after the other."""
     for q, k in _HEAD_NORMS:
@@ -216,7 +216,7 @@ def _head_norms(
     return None, None
 
 
-def _order(block: Block, family: str, config: ConfigPart) -> Order:
+def _order(block: AttentionBlock, family: str, config: ConfigPart) -> Order:
     last = block.q.removesuffix(".weight").rpartition(".")[2]
     if family == "codegen":
         return "codegen"
@@ -224,7 +224,7 @@ def _order(block: Block, family: str, config: ConfigPart) -> Order:
     return "head" if grouped or (last == "c_attn" and config.values.get("multi_query") is False) else "turn"
 
 
-def _turning(source: TensorSource, block: Block, config: ConfigPart, family: str, bias: str | None) -> Turning:
+def _turning(source: TensorSource, block: AttentionBlock, config: ConfigPart, family: str, bias: str | None) -> Turning:
     if block.cross or bias is not None:
         return "none"
     stated = config.has("rope_theta", "rope_parameters", "rope_scaling", "rotary_pct", "rotary_dim", "rotary_emb_base",
@@ -244,7 +244,7 @@ def _turning(source: TensorSource, block: Block, config: ConfigPart, family: str
     return "neighbours" if interleaved else "halves"
 
 
-def _norm_before(source: TensorSource, block: Block) -> str | None:
+def _norm_before(source: TensorSource, block: AttentionBlock) -> str | None:
     for name in _BEFORE_CROSS if block.cross else _BEFORE:
         if source.has(f"{block.layer}{name}.weight"):
             return name
@@ -258,7 +258,7 @@ def _norm_before(source: TensorSource, block: Block) -> str | None:
     return None
 
 
-def _encoder_norm(source: TensorSource, block: Block) -> str | None:
+def _encoder_norm(source: TensorSource, block: AttentionBlock) -> str | None:
     """The norm behind the encoder, whose output cross-attention reads."""
     return _final_norm(source, re.sub(r"decoder(?=\.)", "encoder", block.stack))
 
@@ -273,7 +273,7 @@ def _final_norm(source: TensorSource, stack: str) -> str | None:
     return None
 
 
-def _scale_rule(block: Block, config: ConfigPart, family: str) -> str:
+def _scale_rule(block: AttentionBlock, config: ConfigPart, family: str) -> str:
     if config.has("query_pre_attn_scalar"):
         return "scalar"
     if config.has("attention_multiplier"):
@@ -285,7 +285,7 @@ def _scale_rule(block: Block, config: ConfigPart, family: str) -> str:
     return "rank, layer" if by_layer else "rank"
 
 
-def _causal(source: TensorSource, block: Block, config: ConfigPart, family: str) -> bool:
+def _causal(source: TensorSource, block: AttentionBlock, config: ConfigPart, family: str) -> bool:
     if block.cross or block.tower in ("vision", "audio", "qformer", "multimodal"):
         return False
     if config.has("is_causal"):
@@ -300,7 +300,7 @@ def _causal(source: TensorSource, block: Block, config: ConfigPart, family: str)
     return not masked and not seeing
 
 
-def _score_bias(source: TensorSource, block: Block, config: ConfigPart, family: str) -> str | None:
+def _score_bias(source: TensorSource, block: AttentionBlock, config: ConfigPart, family: str) -> str | None:
     if block.cross:
         return None
     stated = _RELATIVE.get(str(config.values.get("position_embedding_type")))

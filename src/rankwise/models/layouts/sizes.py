@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Int
 
 from rankwise.errors import InvalidInputError
-from rankwise.models.layouts.blocks import Block
+from rankwise.models.layouts.blocks import AttentionBlock
 from rankwise.models.tensor_source import TensorSource
 from rankwise.shapes import ConfigPart
 
@@ -64,7 +64,7 @@ class Sizes:
         return np.arange(self.heads * self.value_rank).reshape(self.heads, self.value_rank)
 
 
-def config_of(block: Block, config: ConfigPart) -> ConfigPart:
+def config_of(block: AttentionBlock, config: ConfigPart) -> ConfigPart:
     """The part of the configuration that speaks about the block."""
     part = config
     while True:
@@ -81,7 +81,7 @@ def config_of(block: Block, config: ConfigPart) -> ConfigPart:
         part = inner.with_defaults_of(family)
 
 
-def sizes_of(source: TensorSource, block: Block, config: ConfigPart, order: Order) -> Sizes:
+def sizes_of(source: TensorSource, block: AttentionBlock, config: ConfigPart, order: Order) -> Sizes:
     """Numbers of the block that agree with all its shapes; an error with what was expected and found otherwise."""
     problems: list[str] = []
     _require_dim(source, config)
@@ -97,7 +97,7 @@ def sizes_of(source: TensorSource, block: Block, config: ConfigPart, order: Orde
     raise SizeError(problems[0])
 
 
-def _separate(source: TensorSource, block: Block, config: ConfigPart, heads: int, rank: int | None) -> Sizes:
+def _separate(source: TensorSource, block: AttentionBlock, config: ConfigPart, heads: int, rank: int | None) -> Sizes:
     q_rows, dim = source.info(block.q).shape
     k_rows, context = source.info(block.k).shape
     outputs = None if block.o is None else source.info(block.o).shape
@@ -124,7 +124,9 @@ def _separate(source: TensorSource, block: Block, config: ConfigPart, heads: int
     return Sizes(dim, context, heads, groups, own, value_rank, rows, transposed=False, gated=gated)
 
 
-def _fused(source: TensorSource, block: Block, config: ConfigPart, heads: int, rank: int | None, order: Order) -> Sizes:
+def _fused(
+    source: TensorSource, block: AttentionBlock, config: ConfigPart, heads: int, rank: int | None, order: Order
+) -> Sizes:
     shape = source.info(block.q).shape
     outputs = None if block.o is None else source.info(block.o).shape
     bias = next((name for name in bias_names(block, "q")[:1] if source.has(name)), None)
@@ -160,7 +162,7 @@ def fused_rows(heads: int, groups: int, rank: int, order: Order) -> list[Int[np.
     return [split[:heads], split[heads : heads + groups], split[heads + groups :]]
 
 
-def bias_names(block: Block, part: str) -> tuple[str, ...]:
+def bias_names(block: AttentionBlock, part: str) -> tuple[str, ...]:
     """Where the bias of q, k or v may be: beside its weight, or apart (DeBERTa)."""
     weight = getattr(block, part)
     if weight is None:
@@ -169,7 +171,7 @@ def bias_names(block: Block, part: str) -> tuple[str, ...]:
     return (beside,) if not block.fused else (beside, f"{block.path}{part}_bias")
 
 
-def head_numbers(block: Block, config: ConfigPart) -> list[int]:
+def head_numbers(block: AttentionBlock, config: ConfigPart) -> list[int]:
     """Candidates for the number of heads; lists have one for each stage."""
     keys = (*_HEADS_OF.get(block.side or "", ()), *_HEADS)
     found = []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rankwise.errors import InvalidInputError
-from rankwise.models.layouts.blocks import Block, find_blocks
+from rankwise.models.layouts.blocks import AttentionBlock, find_blocks
 from rankwise.models.layouts.layer import LayerRef
 from rankwise.models.layouts.reading import Reading, guess, layer_ref
 from rankwise.models.layouts.sizes import config_of, head_numbers
@@ -19,7 +19,7 @@ from rankwise.shapes import ConfigPart
 class PlacedBlock:
     """A block with its part of the configuration and its number within its stack."""
 
-    block: Block
+    block: AttentionBlock
     config: ConfigPart
     family: str
     number: int
@@ -83,7 +83,7 @@ def _told_apart(layers: list[LayerRef]) -> list[LayerRef]:
     return told
 
 
-def _number(block: Block, blocks: Sequence[Block]) -> int:
+def _number(block: AttentionBlock, blocks: Sequence[AttentionBlock]) -> int:
     """The first number of the path if it tells the layers of the stack apart, else the place within the stack."""
     kind = re.sub(r"\d+", "N", block.path)
     stack = [other for other in blocks if re.sub(r"\d+", "N", other.path) == kind]

@@ -12,7 +12,7 @@ from typing import Literal
 from rankwise.reduce.bottleneck import Metric
 from rankwise.reduce.methods.activations import activations_metric
 from rankwise.reduce.methods.fisher import fisher_metric
-from rankwise.reduce.methods.vectors import Vectors
+from rankwise.reduce.methods.vectors import ModelVectors
 from rankwise.reduce.methods.weights import weights_metric
 
 MethodName = Literal["fisher", "activations", "weights"]
@@ -22,7 +22,7 @@ MethodName = Literal["fisher", "activations", "weights"]
 class Method:
     """How a metric is made, and what it takes."""
 
-    metric: Callable[[Vectors], Metric]
+    metric: Callable[[ModelVectors], Metric]
     needs: Literal["gradients", "activations", "nothing"]
 
 

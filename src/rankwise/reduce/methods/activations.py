@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from rankwise.errors import InvalidInputError
 from rankwise.reduce.bottleneck import Metric
-from rankwise.reduce.methods.vectors import Vectors
+from rankwise.reduce.methods.vectors import ModelVectors
 
 
-def activations_metric(vectors: Vectors) -> Metric:
+def activations_metric(vectors: ModelVectors) -> Metric:
     """``C = E[(x - mean)(x - mean)^T]``; keys and values count alike."""
     if vectors.samples is None:
         raise InvalidInputError("--method activations: expected texts to run the model on (--text FILE), got none")

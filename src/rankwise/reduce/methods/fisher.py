@@ -19,13 +19,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankwise.reduce.bottleneck import RIDGE, Metric, ridged
-from rankwise.reduce.methods.vectors import Vectors
+from rankwise.reduce.methods.vectors import ModelVectors
 
 FLIPS = 3
 """Chosen on validation text."""
 
 
-def fisher_metric(vectors: Vectors, flips: int = FLIPS) -> Metric:
+def fisher_metric(vectors: ModelVectors, flips: int = FLIPS) -> Metric:
     """C and G after ``flips`` alternations; none: plain second moments of x and g."""
     samples = vectors.samples
     centre = torch.zeros(len(vectors.weight)) if samples is None else samples.float().mean(0)  # for small numbers
@@ -39,7 +39,7 @@ def fisher_metric(vectors: Vectors, flips: int = FLIPS) -> Metric:
 
 
 def _moments(
-    vectors: Vectors, importance: Float[Tensor, "n n"] | None, centre: Float[Tensor, " n"]
+    vectors: ModelVectors, importance: Float[Tensor, "n n"] | None, centre: Float[Tensor, " n"]
 ) -> tuple[Float[Tensor, " n"], Float[Tensor, "n n"]]:
     """Mean of ``x - centre`` and second moment around it, each token weighted by ``g^T G^-1 g / n``."""
     n = len(vectors.weight)
@@ -57,7 +57,7 @@ def _moments(
 
 
 def _importance(
-    vectors: Vectors, spread: Float[Tensor, "n n"] | None, mean: Float[Tensor, " n"], centre: Float[Tensor, " n"]
+    vectors: ModelVectors, spread: Float[Tensor, "n n"] | None, mean: Float[Tensor, " n"], centre: Float[Tensor, " n"]
 ) -> Float[Tensor, "n n"]:
     """Second moment of g, each token weighted by ``x^T C^-1 x / n``."""
     n = len(vectors.weight)

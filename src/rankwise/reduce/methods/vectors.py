@@ -18,7 +18,7 @@ _CHUNK = 4096
 
 
 @dataclass(frozen=True)
-class Vectors:
+class ModelVectors:
     """One vector of a model, such as the keys and values of a layer."""
 
     weight: Float[Tensor, "n D"]
