@@ -63,10 +63,10 @@ def lines_of(marks: Iterable[M], key: str) -> dict[Any, list[M]]:
     lines: dict[Value, list[M]] = {}
     for mark in marks:
         lines.setdefault(mark.get(key), []).append(mark)
-    return {value: lines[value] for value in sorted(lines, key=place)}
+    return {value: lines[value] for value in sorted(lines, key=column_order)}
 
 
-def place(value: Value) -> tuple[bool, float, str]:
+def column_order(value: Value) -> tuple[bool, float, str]:
     """The order of columns: numbers before words, each among themselves."""
     return (True, 0.0, value) if isinstance(value, str) else (False, float(value), "")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from rankwise.estimate import Estimate
-from rankwise.recipes.marks import Value, place
+from rankwise.recipes.marks import Value, column_order
 from rankwise.spec import RunSpec
 from rankwise.sweep import TrainedRun
 
@@ -138,4 +138,4 @@ def points_of(rows: Sequence[ResultRow], keys: Sequence[str]) -> list[Point]:
     groups: dict[tuple[Value, ...], list[ResultRow]] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
-    return [Point(tuple(groups[key])) for key in sorted(groups, key=lambda key: [place(value) for value in key])]
+    return [Point(tuple(groups[key])) for key in sorted(groups, key=lambda key: [column_order(value) for value in key])]

@@ -22,7 +22,7 @@ from rankwise.recipes.cells import TWENTIETH, SphereSizes, cell_trainer, counted
 from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select, ticked
 from rankwise.recipes.rows import Point
 from rankwise.recipes.tokens.in_context import baseline_curves
-from rankwise.recipes.tokens.runs import verdict
+from rankwise.recipes.tokens.runs import comparison
 from rankwise.recipes.trained_figure import TrainedFigure
 from rankwise.report import COLOURS, GUIDE, MARKERS, Axis, Panel, Picture, Series, smooth
 from rankwise.spec import InContextSpec, RunSpec, vary
@@ -168,7 +168,7 @@ class _Structured(TrainedFigure[Sizes]):
         for plain in select(context, form="low_rank", heads=settings.context_shapes[0][0]):
             same = [p for p in context if p.get("form") != "low_rank" and p.get("weights") == plain.get("weights")]
             for point in same:
-                found = verdict(point, plain, "Structure wins", "Low rank wins")
+                found = comparison(point, plain, "Structure wins", "Low rank wins")
                 lines.append(f"In context, {_shape(point)}: {_error(point)}; {_shape(plain)}: {_error(plain)}. {found}")
         lines += [f"In context, {_shape(point)}: {_error(point)}." for point in context if _is_whole(point)]
         return lines

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rankwise.models.layouts.twin_config import known_config, silent
+from rankwise.models.layouts.twin_config import known_config, without_remarks
 
 _TOKENS = 12
 _VOCABULARY = 50
@@ -50,7 +50,7 @@ def tiny_twin(config: Mapping[str, Any]) -> nn.Module | None:
     for small in (_SMALL, {key: value for key, value in _SMALL.items() if key != "rotary_dim"}):
         try:
             shrunk = type(known)(**_shrunk(known.to_dict(), small))
-            with silent():
+            with without_remarks():
                 model = AutoModel.from_config(shrunk, attn_implementation="eager")
         except Exception:
             continue
@@ -87,7 +87,7 @@ def run_twin(model: Any) -> None:
     frames = torch.randn(2, 40, 80, generator=generator)
     inputs += [{"input_features": frames, "decoder_input_ids": tokens}]
     towers = [module for name, module in model.named_modules() if name in _TOWERS]
-    with torch.no_grad(), silent():
+    with torch.no_grad(), without_remarks():
         for part in [model, *towers]:
             for given in inputs:
                 try:

@@ -25,14 +25,14 @@ def known_config(config: Mapping[str, Any]) -> Any | None:
     left_out = ("model_type", "auto_map", "quantization_config")
     stated = {key: value for key, value in config.items() if key not in left_out}
     try:
-        with silent():
+        with without_remarks():
             return AutoConfig.for_model(str(config.get("model_type")), **stated)
     except Exception:  # what the class says about a configuration that is not its own
         return None
 
 
 @contextmanager
-def silent() -> Iterator[None]:
+def without_remarks() -> Iterator[None]:
     """No remarks of ``transformers``, no warnings."""
     from transformers.utils import logging
 

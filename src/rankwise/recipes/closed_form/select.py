@@ -48,7 +48,7 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankMark(Mark):
+class SelectionMark(Mark):
     """The ranks that one number of codes and one noise take."""
 
     dim: int
@@ -91,7 +91,7 @@ def rank_needed(right: Float[Tensor, " D"]) -> int:
     return int(wrong.max()) + 2 if len(wrong) else 1
 
 
-class _Select(ComputedFigure[Settings, RankMark]):
+class _Select(ComputedFigure[Settings, SelectionMark]):
     """Rank against codes, rank against noise, and fixed codes."""
 
     name = "select"
@@ -101,14 +101,14 @@ class _Select(ComputedFigure[Settings, RankMark]):
     def parts(self, settings: Settings) -> Iterator[tuple[int]]:
         yield from ((codes,) for codes in settings.codes)
 
-    def marks(self, settings: Settings, codes: int) -> Iterator[RankMark]:
+    def marks(self, settings: Settings, codes: int) -> Iterator[SelectionMark]:
         kinds: list[tuple[str, float | None]] = [("new", noise) for noise in settings.noises]
         for kind, noise in [*kinds, ("search", None)]:
             yield _mark(settings, codes, kind, noise)
         for kind in _FIXED:
             yield _mark(settings, codes, kind, settings.fixed_noise)
 
-    def reading(self, settings: Settings, marks: Sequence[RankMark]) -> list[str]:
+    def reading(self, settings: Settings, marks: Sequence[SelectionMark]) -> list[str]:
         first, last = min(settings.codes), max(settings.codes)
         low, high = (select(marks, kind="new", codes=codes, noise=0.0)[0].measured for codes in (first, last))
         search = [mark.measured for mark in select(marks, kind="search")]
@@ -125,7 +125,7 @@ class _Select(ComputedFigure[Settings, RankMark]):
             "The exact rank and the union bound are our derivations; that selection becomes search at s* is measured.",
         ]
 
-    def picture(self, settings: Settings, marks: Sequence[RankMark]) -> Picture:
+    def picture(self, settings: Settings, marks: Sequence[SelectionMark]) -> Picture:
         rank = Axis(label="smallest rank for 99 % top-1", low=0, high=1.12 * settings.dim)
         codes = Axis(label="codes $N$", scale="log2", ticks=settings.codes)
         shown: dict[str, Any] = {"y": rank, "levels": {"full rank": settings.dim}, "legend": "below"}
@@ -150,7 +150,7 @@ class _Select(ComputedFigure[Settings, RankMark]):
         return Picture(title=title, panels=[panels], size=(4.2, 4.1))
 
 
-def _mark(settings: Settings, codes: int, kind: str, noise: float | None) -> RankMark:
+def _mark(settings: Settings, codes: int, kind: str, noise: float | None) -> SelectionMark:
     dim, samples, generator = settings.dim, settings.samples, torch.Generator().manual_seed(codes)
     task = Select(SelectSpec(dim=dim, points=codes, noise=noise or 0.0, codebook=0 if kind in _FIXED else None))
     turn = discriminant_directions(task.codes).float().mT if kind == "discriminant" and task.codes is not None else None
@@ -167,7 +167,7 @@ def _mark(settings: Settings, codes: int, kind: str, noise: float | None) -> Ran
     closed: dict[str, int | None] = {}
     if kind == "new" and noise is not None:
         closed = {"exact": selection_rank(dim, codes, noise), "sufficient": sufficient_rank(codes, noise)}
-    return RankMark(
+    return SelectionMark(
         dim=dim,
         codes=codes,
         kind=kind,
@@ -178,7 +178,7 @@ def _mark(settings: Settings, codes: int, kind: str, noise: float | None) -> Ran
     )
 
 
-def _series(groups: dict[str, list[RankMark]], x: str, *, closed: bool) -> list[Series]:
+def _series(groups: dict[str, list[SelectionMark]], x: str, *, closed: bool) -> list[Series]:
     """Points of every group, and their closed form as a line."""
     series = []
     for (label, own), colour, marker in zip(groups.items(), ramp(len(groups)), MARKERS, strict=False):

@@ -18,7 +18,7 @@ from rankwise.recipes.marks import curve, lines_of
 from rankwise.recipes.rows import Point
 from rankwise.recipes.tokens import images, language
 from rankwise.recipes.tokens.families import drawn_levels, task_of
-from rankwise.recipes.tokens.runs import TokenFigure, split_data, verdict
+from rankwise.recipes.tokens.runs import TokenFigure, comparison, split_data
 from rankwise.recipes.trained_figure import Settings
 from rankwise.report import Axis, Panel, Picture
 from rankwise.spec import RunSpec
@@ -64,7 +64,7 @@ class _Depth(TokenFigure[Sizes]):
                 low = max(line, key=_layers)
                 if full is not None and not _is_full(low) and _layers(low) > _layers(full):
                     times = float(low.get("forward_flops")) / float(full.get("forward_flops"))
-                    found = verdict(low, full, "Depth wins", "Depth does not make up for rank")
+                    found = comparison(low, full, "Depth wins", "Depth does not make up for rank")
                     lines.append(
                         f"{task}: rank {rank} {_reached(low)}. Full rank {_reached(full)}. {found} "
                         f"The deeper model takes {times:.2f} times the operations."

@@ -21,7 +21,7 @@ import torch
 from rankwise.recipes.cells import counted
 from rankwise.recipes.marks import Value, curve, select, ticked
 from rankwise.recipes.rows import Point
-from rankwise.recipes.tokens.runs import verdict
+from rankwise.recipes.tokens.runs import comparison
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report import GUIDE, Axis, Panel, Picture, Series, smooth
 from rankwise.spec import InContextSpec, RunSpec
@@ -111,13 +111,13 @@ class _InContext(TrainedFigure[Sizes]):
             high, low = ([p for p in own if (p.row.rank < task.dim) == below] for below in (False, True))
             if high and low:
                 best, other = (min(points, key=lambda point: point.error) for points in (high, low))
-                found = verdict(best, other, "Rank below the input dimension hurts", "Rank below it does not hurt")
+                found = comparison(best, other, "Rank below the input dimension hurts", "Rank below it does not hurt")
                 lines.append(
                     f"{task.function}: the best rank of at least the input dimension has {best.told()} "
                     f"({_shape(best)}), the best below it {other.told()} ({_shape(other)}). {found}"
                 )
             if len(own) > 1:
-                found = verdict(own[0], own[-1], "Fewer heads win", "More heads win")
+                found = comparison(own[0], own[-1], "Fewer heads win", "More heads win")
                 lines.append(f"{task.function}: {_shape(own[0])} against {_shape(own[-1])}. {found}")
         return lines
 

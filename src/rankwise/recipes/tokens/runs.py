@@ -54,7 +54,7 @@ def split_data(data: str | None) -> tuple[str | None, str | None]:
     return (None, data) if data is not None and Path(data).expanduser().is_dir() else (data, None)
 
 
-def verdict(one: Point, other: Point, better: str, worse: str) -> str:
+def comparison(one: Point, other: Point, better: str, worse: str) -> str:
     """Whether the errors of ``one`` are ``better`` or ``worse`` than those of ``other``."""
     apart = abs(one.error - other.error) > 2 * math.hypot(one.spread(), other.spread())
     found = "That is no clear difference" if not apart else better if one.error < other.error else worse
