@@ -6,7 +6,7 @@ import torch
 import transformers
 
 from rankwise.models.running.model import RunningModel
-from rankwise.reduce.pieces import Pieces
+from rankwise.reduce.pieces import MaskedPieces
 from saved_models import tokens
 from tiny_models import CONFIGS, randomised
 
@@ -44,4 +44,4 @@ def encoder(name):
 
 
 def pieces(texts=6, length=12, seed=0):
-    return Pieces(tokens(texts, length, seed), ("made up",))
+    return MaskedPieces(tokens(texts, length, seed), ("made up",))

@@ -6,7 +6,7 @@ import torch
 from rankwise.reduce.calibration import collect
 from rankwise.reduce.cost import cost_of, embed, measure_pieces
 from rankwise.reduce.cutting import budget, cut_model, cut_ranks, cut_to, find_directions
-from rankwise.reduce.pieces import Pieces
+from rankwise.reduce.pieces import MaskedPieces
 from rankwise.reduce.sites import attention_sites
 from rankwise.reduce.summary import parameter_count
 from reduce_models import ENCODERS, encoder, pieces
@@ -62,10 +62,10 @@ def test_padding_changes_nothing():
     padded = torch.cat([short, torch.zeros(2, 3, dtype=torch.int64)], 1)
     real = torch.arange(10).expand(2, 10) < 7
     with torch.no_grad():
-        wanted = embed(running, Pieces(short, ("x",)))
-        torch.testing.assert_close(embed(running, Pieces(padded, ("x",), real)), wanted, rtol=0, atol=1e-5)
+        wanted = embed(running, MaskedPieces(short, ("x",)))
+        torch.testing.assert_close(embed(running, MaskedPieces(padded, ("x",), real)), wanted, rtol=0, atol=1e-5)
     sites = attention_sites(running).sites
-    both = (Pieces(short, ("x",)), Pieces(padded, ("x",), real))
+    both = (MaskedPieces(short, ("x",)), MaskedPieces(padded, ("x",), real))
     ours, theirs = (collect(running, sites, one, gradients=True)[0] for one in both)
     torch.testing.assert_close(ours.x, theirs.x, rtol=0, atol=1e-2)
     assert ours.g.shape == theirs.g.shape == (4, 14, 80)

@@ -6,7 +6,7 @@ import torch
 from rankwise.errors import InvalidInputError
 from rankwise.reduce.document import Change, CostReport, RecallReport, read_reduction
 from rankwise.reduce.options import ReductionOptions
-from rankwise.reduce.pieces import Pieces
+from rankwise.reduce.pieces import MaskedPieces
 from rankwise.reduce.reduction import Texts, reduce_model
 from rankwise.reduce.verdict import verdict, warnings_of
 from rankwise.spec.document import write_document
@@ -20,8 +20,8 @@ def folder(tmp_path_factory):
 
 def texts(choosing=False):
     return Texts(
-        Pieces(tokens(8, 16), ("a",)), Pieces(tokens(4, 16, seed=1), ("a",)) if choosing else None,
-        Pieces(tokens(6, 16, seed=2), ("b",)),
+        MaskedPieces(tokens(8, 16), ("a",)), MaskedPieces(tokens(4, 16, seed=1), ("a",)) if choosing else None,
+        MaskedPieces(tokens(6, 16, seed=2), ("b",)),
     )  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def test_healing_comes_closer_to_the_original(folder):
 
 def test_an_interrupted_calibration_goes_on(folder, tmp_path):
     out, options = tmp_path / "out", ReductionOptions(keep=0.5, recall=False, context=0)
-    many = Texts(Pieces(tokens(130, 16), ("a",)), None, texts().evaluation)
+    many = Texts(MaskedPieces(tokens(130, 16), ("a",)), None, texts().evaluation)
     asked = []
 
     def interrupt(what, done, total):

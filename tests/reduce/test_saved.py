@@ -11,12 +11,12 @@ from rankwise.models.running.model import load_running
 from rankwise.reduce import load_reduced
 from rankwise.reduce.latent_cache import LatentCache
 from rankwise.reduce.options import ReductionOptions
-from rankwise.reduce.pieces import Pieces
+from rankwise.reduce.pieces import MaskedPieces
 from rankwise.reduce.reduction import Texts, reduce_model
 from reduce_models import encoder
 from saved_models import saved, tiny_language_model, tokens
 
-TEXTS = Texts(Pieces(tokens(4), ("a",)), None, Pieces(tokens(6, seed=1), ("b",)))
+TEXTS = Texts(MaskedPieces(tokens(4), ("a",)), None, MaskedPieces(tokens(6, seed=1), ("b",)))
 
 
 def size(folder):

@@ -1,7 +1,7 @@
 import pytest
 from matplotlib.figure import Figure
 
-from rankwise.report.panels import Axis, Panel, Picture, Series, dots, draw_levels, draw_series, legend_entry
+from rankwise.report.panels import Panel, Picture, PlotAxis, Series, dots, draw_levels, draw_series, legend_entry
 
 
 @pytest.fixture
@@ -41,12 +41,12 @@ def test_names_of_two_near_levels_do_not_meet(axes):
 
 def panel(**changes):
     line = Series(label="a", x=[2, 4, 16], y=[0.5, 0.2, 0.1])
-    fields = {"x": Axis(label="rank", scale="log2", ticks=[2, 4, 16]), "y": Axis(scale="log"), "series": [line]}
+    fields = {"x": PlotAxis(label="rank", scale="log2", ticks=[2, 4, 16]), "y": PlotAxis(scale="log"), "series": [line]}
     return Panel(**{**fields, **changes})
 
 
 def test_axes_tick_where_they_are_told(axes):
-    panel(y=Axis(low=0, high=1, ticks={0.5: "half"})).draw(axes)
+    panel(y=PlotAxis(low=0, high=1, ticks={0.5: "half"})).draw(axes)
     assert [label.get_text() for label in axes.get_xticklabels()] == ["2", "4", "16"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["half"]
     assert (axes.get_xscale(), axes.get_yscale(), axes.get_ylim()) == ("log", "linear", (0, 1))
@@ -58,7 +58,7 @@ def test_guides_are_in_the_legend_and_levels_are_not(axes):
 
 
 def test_a_picture_shares_its_vertical_axis_and_one_legend():
-    figure = Picture(title="title", panels=[[panel(y=Axis(label="error")), panel(), None]], legend="right").draw()
+    figure = Picture(title="title", panels=[[panel(y=PlotAxis(label="error")), panel(), None]], legend="right").draw()
     first, second, empty = figure.axes
     assert (first.get_ylabel(), second.get_ylabel(), empty.axison) == ("error", "", False)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a"]

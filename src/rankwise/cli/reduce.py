@@ -12,7 +12,7 @@ from rankwise.errors import InvalidInputError, require_int
 
 if TYPE_CHECKING:
     from rankwise.models import RunningModel
-    from rankwise.reduce import Pieces, Reduction, Texts
+    from rankwise.reduce import MaskedPieces, Reduction, Texts
 
 
 def reduce(
@@ -135,10 +135,10 @@ def pieces_to_run(
     length: int,
     limit: int,
     every: int = 1,
-) -> Pieces:
+) -> MaskedPieces:
     """The pieces of texts, or the whole records."""
     from rankwise.cli.reading_texts import read_pieces
-    from rankwise.reduce import Pieces, read_records
+    from rankwise.reduce import MaskedPieces, read_records
 
     if records is not None:
         if text or tokens is not None:
@@ -147,10 +147,10 @@ def pieces_to_run(
     longest = running.longest
     wanted = length if longest is None else min(length, longest)
     read = read_pieces(running, text, tokens, length=wanted, limit=limit * every)
-    return Pieces(read.tokens[::every], read.sources)
+    return MaskedPieces(read.tokens[::every], read.sources)
 
 
-def divided(measuring: Pieces, teaching: Pieces | None, calibration: int, *, choosing: bool) -> Texts:
+def divided(measuring: MaskedPieces, teaching: MaskedPieces | None, calibration: int, *, choosing: bool) -> Texts:
     """Pieces that teach, choose and measure; where none only teach, the first quarter does, and an eighth chooses."""
     from rankwise.reduce import Texts
 

@@ -22,7 +22,7 @@ from rankwise.recipes.cells import TWENTIETH, SphereSizes, cell_trainer, farthes
 from rankwise.recipes.marks import Value, curve, lines_of
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import TrainedFigure
-from rankwise.report import Axis, Panel, Picture
+from rankwise.report import Panel, Picture, PlotAxis
 from rankwise.spec import NeighborSpec, RunSpec, VectorFile
 from rankwise.sweep import TrainedRun
 from rankwise.tasks import linear_error
@@ -112,8 +112,8 @@ class _Anisotropic(TrainedFigure[Sizes]):
             panels.append(
                 Panel(
                     title=f"against {name}",
-                    x=Axis(label=f"rank / {unit}", scale="log2", ticks=ticks),
-                    y=Axis(label="error / error of the best linear predictor", scale="log"),
+                    x=PlotAxis(label=f"rank / {unit}", scale="log2", ticks=ticks),
+                    y=PlotAxis(label="error / error of the best linear predictor", scale="log"),
                     series=series,
                     levels={"half the linear error" if of is _of_effective else "": _LEVEL},
                     verticals=[1],

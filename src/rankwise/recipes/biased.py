@@ -22,7 +22,7 @@ from rankwise.recipes.cells import TWENTIETH, cell_trainer
 from rankwise.recipes.marks import Value, curve, lines_of
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report import Axis, Panel, Picture, ramp
+from rankwise.report import Panel, Picture, PlotAxis, ramp
 from rankwise.spec import NeighborSpec, RunSpec, vary
 from rankwise.sweep import TrainedRun
 from rankwise.tasks import linear_error
@@ -99,8 +99,8 @@ class _Biased(TrainedFigure[Sizes]):
                 curve(f"bias {bias:g} deviations", own, x=_codimension, y=column, color=colour)
                 for (bias, own), colour in zip(biases.items(), ramp(len(biases)), strict=True)
             ]
-            x = Axis(label="d - r", ticks=_ticks(marks), inverted=True)
-            panels.append(Panel(title=title, x=x, y=Axis(label=label, scale="log"), series=series))
+            x = PlotAxis(label="d - r", ticks=_ticks(marks), inverted=True)
+            panels.append(Panel(title=title, x=x, y=PlotAxis(label=label, scale="log"), series=series))
         title = f"Biased nearest of two orthogonal points in {settings.dim} dimensions, {settings.heads} heads"
         return Picture(title=title, panels=[panels], legend="right", share_y=False)
 

@@ -15,7 +15,7 @@ from rankwise.recipes.cells import TWENTIETH, SphereSizes, counted, sphere_train
 from rankwise.recipes.marks import curve, lines_of
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import TrainedFigure
-from rankwise.report import Axis, Panel, Picture, two_digits_down
+from rankwise.report import Panel, Picture, PlotAxis, two_digits_down
 from rankwise.spec import RunSpec
 from rankwise.tasks import trivial_errors
 
@@ -59,11 +59,11 @@ class _Cliff(TrainedFigure[Sizes]):
     def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
         """Error against rank, logarithmic left (the fall) and linear right (where it begins)."""
         series = [curve(counted(heads, "head"), line, x="rank") for heads, line in lines_of(marks, "heads").items()]
-        x = Axis(label="rank of a head", ticks=_ticks(sorted({p.row.rank for p in marks})))
-        log = Axis(label="squared error per query", scale="log")
+        x = PlotAxis(label="rank of a head", ticks=_ticks(sorted({p.row.rank for p in marks})))
+        log = PlotAxis(label="squared error per query", scale="log")
         levels = trivial_errors(settings.dim, settings.points)
         left = Panel(title="error, logarithmic", x=x, y=log, series=series, levels=levels)
-        right = Panel(title="error, linear", x=x, y=Axis(low=0), series=series)
+        right = Panel(title="error, linear", x=x, y=PlotAxis(low=0), series=series)
         title = f"The cliff: farthest of {settings.points} points in {settings.dim} dimensions, one layer"
         return Picture(title=title, panels=[[left, right]], legend="right", share_y=False)
 

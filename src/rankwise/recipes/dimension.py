@@ -15,7 +15,7 @@ from rankwise.recipes.cells import LATER_RATE, TWENTIETH, cell_trainer, farthest
 from rankwise.recipes.marks import ERROR, Value, curve, lines_of, ticked
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report import Axis, Panel, Picture, ramp
+from rankwise.report import Panel, Picture, PlotAxis, ramp
 from rankwise.spec import RunSpec
 
 _LAYERS = 2
@@ -76,7 +76,7 @@ class _Dimension(TrainedFigure[Sizes]):
         """Left against the rank, right against its share of the dimension."""
         splits = sorted({int(point.get("split")) for point in marks}, reverse=True)
         share = {1 / split: "1" if split == 1 else f"1/{split}" for split in splits}
-        axes = {"rank": ticked(marks), "share": Axis(label="rank / d", scale="log2", ticks=share)}
+        axes = {"rank": ticked(marks), "share": PlotAxis(label="rank / d", scale="log2", ticks=share)}
         panels = []
         for column, title in (("rank", "against the rank"), ("share", "against its share of d")):
             dims = lines_of(marks, "dim")

@@ -22,7 +22,7 @@ from rankwise.recipes.marks import Value, curve, lines_of
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import TrainedFigure
-from rankwise.report import COLOURS, MARKERS, Axis, Panel, Picture, Series, dots
+from rankwise.report import COLOURS, MARKERS, Panel, Picture, PlotAxis, Series, dots
 from rankwise.spec import RunSpec, heads_for_budget
 from rankwise.sweep import TrainedRun
 
@@ -99,8 +99,8 @@ class _Figure2(TrainedFigure[Sizes]):
                 cross = dots(COLOURS[place], "x", markersize=9, zorder=4)
                 series.append(Series(label="paper (medians)", x=[angle], y=[scale], style=cross))
             # an angle of 0 is the result: its dots must not be cut
-            x = Axis(label=f"{name}, degrees", ticks=range(0, 181, 30), low=-5, high=185)
-            y = Axis(label=r"scale, Frobenius norm / $\sqrt{d}$", scale="log")
+            x = PlotAxis(label=f"{name}, degrees", ticks=range(0, 181, 30), low=-5, high=185)
+            y = PlotAxis(label=r"scale, Frobenius norm / $\sqrt{d}$", scale="log")
             panels.append(Panel(title=title, x=x, y=y, series=series, verticals=[90]))
         title = f"Full-rank heads, farthest of {settings.points} points in {settings.dim} dimensions"
         return Picture(title=title, panels=[panels], legend="right", share_y=False)

@@ -19,7 +19,7 @@ from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select, ticked
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report import GUIDE, Axis, Panel, Picture, Series, smooth
+from rankwise.report import GUIDE, Panel, Picture, PlotAxis, Series, smooth
 from rankwise.spec import RunSpec, heads_for_budget
 from rankwise.sweep import TrainedRun, exact_head, examples_with
 from rankwise.tasks import trivial_errors
@@ -119,7 +119,7 @@ def _tested(count: int, points: Sequence[Point], exact: dict[int, float] | None,
     if exact is not None:
         series.append(Series(label="exact head, softmax", x=list(exact), y=list(exact.values()), style=smooth("0.25")))
     series.append(Series(label="best linear", x=list(linear), y=list(linear.values()), style=smooth(GUIDE, "--")))
-    x = Axis(label="points it is tested with", scale="log2", ticks=TESTED)
+    x = PlotAxis(label="points it is tested with", scale="log2", ticks=TESTED)
     return Panel(title=f"trained with {count} points", x=x, y=ERROR, series=series, verticals=[count])
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from rankwise.report import Axis, Series
+from rankwise.report import PlotAxis, Series
 from rankwise.sweep import spreadsheet_cell
 
 Value = str | int | float
@@ -101,12 +101,12 @@ def curve(
     )
 
 
-ERROR = Axis(label="squared error per query", scale="log")
+ERROR = PlotAxis(label="squared error per query", scale="log")
 
 
-def ticked(marks: Iterable[M], column: str = "rank", label: str = "rank of a head") -> Axis:
+def ticked(marks: Iterable[M], column: str = "rank", label: str = "rank of a head") -> PlotAxis:
     """A logarithmic axis with a tick at every value of ``column``."""
-    return Axis(label=label, scale="log2", ticks=sorted({float(mark.get(column)) for mark in marks}))
+    return PlotAxis(label=label, scale="log2", ticks=sorted({float(mark.get(column)) for mark in marks}))
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:

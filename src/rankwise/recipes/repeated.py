@@ -23,7 +23,7 @@ from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report import COLOURS, Axis, Panel, Picture, Series, smooth
+from rankwise.report import COLOURS, Panel, Picture, PlotAxis, Series, smooth
 from rankwise.spec import RunSpec, vary
 from rankwise.sweep import TrainedRun
 from rankwise.tasks import trivial_errors
@@ -149,7 +149,7 @@ def _panel(settings: Sizes, points: Sequence[Point]) -> Panel:
     ]
     return Panel(
         title=f"{counted(row.layers, 'layer')}, rank {row.rank}",
-        x=Axis(label="passes (or as many fresh sequences)", scale="log"),
+        x=PlotAxis(label="passes (or as many fresh sequences)", scale="log"),
         y=ERROR,
         series=[line for line in series if line.x or line.published],
         levels=trivial_errors(settings.dim, settings.points),

@@ -17,7 +17,7 @@ from rankwise.recipes.cells import cell_trainer, farthest
 from rankwise.recipes.marks import Value, curve, lines_of, ticked
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report import Axis, Panel, Picture, Series, smooth
+from rankwise.report import Panel, Picture, PlotAxis, Series, smooth
 from rankwise.spec import RunSpec, SelectSpec, vary
 from rankwise.theory import selection_accuracy
 
@@ -86,7 +86,7 @@ class _SelectTrained(TrainedFigure[Sizes]):
             closed = [_closed(settings, codes, rank) for rank in settings.ranks]
             label = "new codes, hand-built"
             series.append(Series(label=label, x=settings.ranks, y=closed, style=smooth("0.3", "--")))
-            y = Axis(label="share of wrong choices", scale="log", low=1e-4)
+            y = PlotAxis(label="share of wrong choices", scale="log", low=1e-4)
             levels = {"1 %": _TARGET}
             panels.append(Panel(title=f"$N = {codes}$", x=ticked(own), y=y, series=series, levels=levels))
         title = f"Select, trained: noise {settings.noise:g}, {settings.dim} dimensions, one head"

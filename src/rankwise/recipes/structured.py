@@ -24,7 +24,7 @@ from rankwise.recipes.rows import Point
 from rankwise.recipes.tokens.in_context import baseline_curves
 from rankwise.recipes.tokens.runs import comparison
 from rankwise.recipes.trained_figure import TrainedFigure
-from rankwise.report import COLOURS, GUIDE, MARKERS, Axis, Panel, Picture, Series, smooth
+from rankwise.report import COLOURS, GUIDE, MARKERS, Panel, Picture, PlotAxis, Series, smooth
 from rankwise.spec import InContextSpec, RunSpec, vary
 from rankwise.sweep import TrainedRun
 from rankwise.tasks import trivial_errors
@@ -260,8 +260,8 @@ def _context_panel(settings: Sizes, points: Sequence[Point]) -> Panel:
     series.append(Series(label="least squares", x=counts, y=squares, style=smooth(GUIDE, ":", 1.0)))
     return Panel(
         title=f"linear functions of {task.dim} dimensions in context",
-        x=Axis(label="examples in the prompt", ticks=counts[:: -(-task.points // 12)]),
-        y=Axis(label="squared error / variance of f", low=0, high=1.4),
+        x=PlotAxis(label="examples in the prompt", ticks=counts[:: -(-task.points // 12)]),
+        y=PlotAxis(label="squared error / variance of f", low=0, high=1.4),
         series=series,
         legend="below",
         legend_columns=2,

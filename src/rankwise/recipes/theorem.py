@@ -20,7 +20,7 @@ from rankwise.recipes.cells import cell_trainer
 from rankwise.recipes.marks import Value, curve, lines_of, ticked
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report import COLOURS, MARKERS, Axis, Panel, Picture, Series, dots, legend_entry, ramp, smooth
+from rankwise.report import COLOURS, MARKERS, Panel, Picture, PlotAxis, Series, dots, legend_entry, ramp, smooth
 from rankwise.spec import NeighborSpec, RunSpec, vary
 from rankwise.theory import Values, error_lower_bound, random_head_errors
 
@@ -159,7 +159,7 @@ def dimension_panel(points: Sequence[Point]) -> Panel:
     return Panel(
         title=f"d = {dim}: trained, random, and the bound",
         x=ticked(points, "heads", "heads"),
-        y=Axis(label="squared error per query", low=0),
+        y=PlotAxis(label="squared error per query", low=0),
         series=series,
         levels={"mean of the points": 0.5},
         legend="below",

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from rankwise.models import RunningModel
 from rankwise.progress import Progress, silent
 from rankwise.reduce.cost import embed, hidden_tokens
-from rankwise.reduce.pieces import Pieces, run
+from rankwise.reduce.pieces import MaskedPieces, run
 from rankwise.reduce.sites import Site
 
 _PROBES = 4
@@ -43,7 +43,7 @@ class Samples:
 def collect(
     running: RunningModel,
     sites: Sequence[Site],
-    pieces: Pieces,
+    pieces: MaskedPieces,
     *,
     gradients: bool,
     folder: Path | None = None,
@@ -71,7 +71,7 @@ def collect(
 
 
 def _collect_pass(
-    running: RunningModel, sites: Sequence[Site], pieces: Pieces, number: int, gradients: bool
+    running: RunningModel, sites: Sequence[Site], pieces: MaskedPieces, number: int, gradients: bool
 ) -> dict[str, Tensor]:
     real = pieces.mask.flatten()
     with _tapped(running, sites) as taps, torch.set_grad_enabled(gradients):
@@ -95,7 +95,7 @@ def _collect_pass(
     return found
 
 
-def _scalars(running: RunningModel, pieces: Pieces, number: int) -> Iterator[tuple[bool, Tensor]]:
+def _scalars(running: RunningModel, pieces: MaskedPieces, number: int) -> Iterator[tuple[bool, Tensor]]:
     """What to differentiate, and whether it is the last of its pass."""
     generator = torch.Generator().manual_seed(number)
     if running.objective == "embedding":

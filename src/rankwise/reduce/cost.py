@@ -23,7 +23,7 @@ from rankwise.errors import InvalidInputError
 from rankwise.estimate import Estimate
 from rankwise.models import RunningModel, require_mask_token
 from rankwise.progress import Progress, silent
-from rankwise.reduce.pieces import Pieces, run
+from rankwise.reduce.pieces import MaskedPieces, run
 from rankwise.spec import read_json_object
 
 HIDDEN_SHARE = 0.15
@@ -56,7 +56,7 @@ class Cost:
 
 
 def measure_pieces(
-    running: RunningModel, pieces: Pieces, *, progress: Progress = silent, what: str = "measure"
+    running: RunningModel, pieces: MaskedPieces, *, progress: Progress = silent, what: str = "measure"
 ) -> ModelReading:
     """Losses or embeddings of ``pieces``."""
     found, done = [], 0
@@ -88,7 +88,7 @@ def cost_of(reading: ModelReading, original: ModelReading) -> Cost:
 
 
 def hidden_tokens(
-    running: RunningModel, pieces: Pieces, start: int
+    running: RunningModel, pieces: MaskedPieces, start: int
 ) -> tuple[Int64[Tensor, "T N"], Bool[Tensor, "T N"]]:
     """What a masked model is shown and which tokens are hidden; the same for every model, piece by piece."""
     mask_token = require_mask_token(running)
@@ -102,20 +102,22 @@ def hidden_tokens(
     return pieces.tokens.masked_fill(hidden, mask_token), hidden
 
 
-def embed(running: RunningModel, pieces: Pieces) -> Float[Tensor, "T D"]:
+def embed(running: RunningModel, pieces: MaskedPieces) -> Float[Tensor, "T D"]:
     """One vector of length 1 per piece, pooled as the model wants it."""
     states, mask = run(running, pieces), pieces.mask[..., None]
     vector = states[:, 0] if pooling_of(running) == "first" else (states * mask).sum(1) / mask.sum(1)
     return normalize(vector, dim=-1)
 
 
-def token_losses(logits: Float[Tensor, "T N W"], pieces: Pieces) -> tuple[Float[Tensor, "T M"], Bool[Tensor, "T M"]]:
+def token_losses(
+    logits: Float[Tensor, "T N W"], pieces: MaskedPieces
+) -> tuple[Float[Tensor, "T M"], Bool[Tensor, "T M"]]:
     """Nats of every token but the first given those before it, and which of them count."""
     losses = cross_entropy(logits[:, :-1].flatten(0, 1), pieces.tokens[:, 1:].flatten(), reduction="none")
     return losses.view(len(pieces), -1), pieces.mask[:, 1:]
 
 
-def _losses(running: RunningModel, pieces: Pieces, start: int) -> Float[Tensor, " T"]:
+def _losses(running: RunningModel, pieces: MaskedPieces, start: int) -> Float[Tensor, " T"]:
     if running.objective == "causal":
         losses, counted = token_losses(run(running, pieces), pieces)
     else:

@@ -21,7 +21,7 @@ from rankwise.reduce.cutting import Installed
 from rankwise.reduce.document import Change, GenerationReport
 from rankwise.reduce.latent_cache import cache_bytes, latent_caching
 from rankwise.reduce.linear_modules import replaced
-from rankwise.reduce.pieces import Pieces
+from rankwise.reduce.pieces import MaskedPieces
 
 _NEW_TOKENS = 16
 _STATM = Path("/proc/self/statm")
@@ -52,7 +52,7 @@ def measure_generation(model: Any, context: Int64[Tensor, "1 N"]) -> Generation:
 
 
 def compare_generation(
-    running: RunningModel, installed: Installed, pieces: Pieces, context: int, progress: Progress = silent
+    running: RunningModel, installed: Installed, pieces: MaskedPieces, context: int, progress: Progress = silent
 ) -> GenerationReport | None:
     """Generation with the original and with the cuts ``installed`` in ``running``; None where nothing is cached."""
     sites = [cut.site for cut in installed.cuts if cut.site.kind != "heads" and cut.site.cached]

@@ -22,7 +22,7 @@ from rankwise.progress import Progress, silent
 from rankwise.reduce.cost import embed
 from rankwise.reduce.cutting import Installed, new_tensors
 from rankwise.reduce.linear_modules import replaced
-from rankwise.reduce.pieces import Pieces, run
+from rankwise.reduce.pieces import MaskedPieces, run
 
 STEP = 3e-3
 """Of a tensor's root mean square, per step of Adam."""
@@ -41,7 +41,7 @@ class Healed:
 def heal(
     running: RunningModel,
     installed: Installed,
-    pieces: Pieces,
+    pieces: MaskedPieces,
     minutes: float,
     *,
     folder: Path | None = None,
@@ -85,7 +85,7 @@ def heal(
     return Healed(steps, tokens, time.monotonic() - started)
 
 
-def _distance(running: RunningModel, installed: Installed, pieces: Pieces) -> Tensor:
+def _distance(running: RunningModel, installed: Installed, pieces: MaskedPieces) -> Tensor:
     replaced(running.model, installed.originals)
     try:
         with torch.no_grad():

@@ -22,7 +22,7 @@ _MAX_RECORDS_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
-class Pieces:
+class MaskedPieces:
     """Token ids; ``real`` is False at padding, None where there is none."""
 
     tokens: Int64[Tensor, "T N"]
@@ -32,27 +32,27 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def __getitem__(self, which: slice) -> Pieces:
-        return Pieces(self.tokens[which], self.source, None if self.real is None else self.real[which])
+    def __getitem__(self, which: slice) -> MaskedPieces:
+        return MaskedPieces(self.tokens[which], self.source, None if self.real is None else self.real[which])
 
-    def pick(self, which: Sequence[int]) -> Pieces:
+    def pick(self, which: Sequence[int]) -> MaskedPieces:
         """Some of the pieces, by number."""
         rows = torch.tensor(which, dtype=torch.int64)
-        return Pieces(self.tokens[rows], self.source, None if self.real is None else self.real[rows])
+        return MaskedPieces(self.tokens[rows], self.source, None if self.real is None else self.real[rows])
 
     @property
     def mask(self) -> Bool[Tensor, "T N"]:
         """True at tokens, False at padding."""
         return torch.ones_like(self.tokens, dtype=torch.bool) if self.real is None else self.real
 
-    def passes(self) -> Iterator[Pieces]:
+    def passes(self) -> Iterator[MaskedPieces]:
         """The pieces in groups that are run together."""
         together = max(1, TOKENS_A_PASS // self.tokens.shape[1])
         for start in range(0, len(self), together):
             yield self[start : start + together]
 
 
-def read_records(file: Path, running: RunningModel, *, length: int, limit: int) -> Pieces:
+def read_records(file: Path, running: RunningModel, *, length: int, limit: int) -> MaskedPieces:
     """One record a line, with its special tokens; cut at ``length`` where longer, padded on the right where shorter."""
     tokenizer = running.tokenizer
     if tokenizer is None:
@@ -74,10 +74,10 @@ def read_records(file: Path, running: RunningModel, *, length: int, limit: int) 
     for at, row in enumerate(rows):
         tokens[at, : len(row)] = torch.tensor(row)
         real[at, : len(row)] = True
-    return Pieces(tokens, (file.name,), real)
+    return MaskedPieces(tokens, (file.name,), real)
 
 
-def run(running: RunningModel, pieces: Pieces, tokens: Int64[Tensor, "T N"] | None = None) -> Tensor:
+def run(running: RunningModel, pieces: MaskedPieces, tokens: Int64[Tensor, "T N"] | None = None) -> Tensor:
     """The model's output for every token: logits, or the last hidden state of an encoder.
 
     - ``tokens``: shown instead of those of ``pieces``, for masked models.

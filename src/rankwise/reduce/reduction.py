@@ -36,7 +36,7 @@ from rankwise.reduce.generation import compare_generation
 from rankwise.reduce.healing import heal
 from rankwise.reduce.methods import METHODS, MethodName
 from rankwise.reduce.options import ReductionOptions
-from rankwise.reduce.pieces import Pieces
+from rankwise.reduce.pieces import MaskedPieces
 from rankwise.reduce.recall import copy_accuracies, recall_reports
 from rankwise.reduce.saved import factor_dtype, require_new, save_reduced, use_fast_attention
 from rankwise.reduce.sites import Sites, attention_sites
@@ -50,9 +50,9 @@ _CHOICES = tuple(share / 20 for share in range(1, 20))
 class Texts:
     """Pieces that teach, pieces that choose (None where nothing is chosen) and pieces that measure."""
 
-    calibration: Pieces
-    selection: Pieces | None
-    evaluation: Pieces
+    calibration: MaskedPieces
+    selection: MaskedPieces | None
+    evaluation: MaskedPieces
 
 
 def reduce_model(
@@ -151,7 +151,7 @@ class _Cutting:
         self._samples: list[Samples] | None = None
         self._directions: dict[MethodName, list[Directions]] = {}
 
-    def read(self, pieces: Pieces, what: str) -> ModelReading:
+    def read(self, pieces: MaskedPieces, what: str) -> ModelReading:
         """What the model as it stands makes of ``pieces``."""
         return measure_pieces(self.running, pieces, progress=self.progress, what=what)
 

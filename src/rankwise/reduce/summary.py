@@ -23,7 +23,7 @@ from rankwise.reduce.document import (
     Untouched,
 )
 from rankwise.reduce.options import ReductionOptions
-from rankwise.reduce.pieces import Pieces
+from rankwise.reduce.pieces import MaskedPieces
 from rankwise.reduce.sites import Site, Sites
 from rankwise.reduce.verdict import verdict, warnings_of
 
@@ -36,7 +36,7 @@ class Measured:
     """Share that was kept."""
     parameters_before: int
     """Parameters of the original."""
-    texts: tuple[Pieces, Pieces | None, Pieces] | None
+    texts: tuple[MaskedPieces, MaskedPieces | None, MaskedPieces] | None
     """That teach, that choose, that measure."""
     original: ModelReading | None
     """Losses of the original."""
@@ -168,7 +168,7 @@ def _size(site: Site) -> int:
     return site.v.index.size + (site.k.index.size if site.kind == "joint" or site.cut_keys else 0)
 
 
-def _texts_report(calibration: Pieces, selection: Pieces | None, evaluation: Pieces) -> TextsReport:
+def _texts_report(calibration: MaskedPieces, selection: MaskedPieces | None, evaluation: MaskedPieces) -> TextsReport:
     return TextsReport(
         calibration_source=calibration.source,
         evaluation_source=evaluation.source,

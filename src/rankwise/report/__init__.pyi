@@ -15,9 +15,9 @@ from .html import require_page as require_page
 from .html import write_page as write_page
 from .need import draw_need as draw_need
 from .need import save_need_figure as save_need_figure
-from .panels import Axis as Axis
 from .panels import Panel as Panel
 from .panels import Picture as Picture
+from .panels import PlotAxis as PlotAxis
 from .panels import Series as Series
 from .panels import dots as dots
 from .panels import legend_entry as legend_entry

@@ -117,7 +117,7 @@ def legend_entry(label: str, **style: Any) -> Series:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axis:
+class PlotAxis:
     """What one axis of a panel says, and where."""
 
     label: str = ""
@@ -135,9 +135,9 @@ class Panel:
 
     title: str = ""
     """Written above."""
-    x: Axis
+    x: PlotAxis
     """The horizontal axis."""
-    y: Axis
+    y: PlotAxis
     """The vertical axis."""
     series: Sequence[Series]
     """The curves."""
@@ -212,7 +212,7 @@ class Picture:
         return figure
 
 
-def _set_axis(axes: Axes, name: str, axis: Axis) -> None:
+def _set_axis(axes: Axes, name: str, axis: PlotAxis) -> None:
     """``axis`` as the horizontal ("x") or vertical ("y") one of ``axes``."""
     options: dict[str, Any] = {"log2": {"base": 2}, "symlog": {"linthresh": 10}}.get(axis.scale, {})
     getattr(axes, f"set_{name}scale")("log" if axis.scale == "log2" else axis.scale, **options)

@@ -21,7 +21,7 @@ from rankwise.estimate import Estimate
 from rankwise.nn import address_search
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, lines_of, select
-from rankwise.report import GUIDE, Axis, Panel, Picture, smooth
+from rankwise.report import GUIDE, Panel, Picture, PlotAxis, smooth
 from rankwise.tasks import FarthestNeighbor
 from rankwise.train import Fitted, fit_search
 
@@ -132,8 +132,8 @@ class _Address(ComputedFigure[Settings, Search]):
             if y == "right":
                 best = select(first, layers=settings.depths[0])
                 series.append(curve("best matrix of rank $r$", best, x=at, y="limit", **smooth(GUIDE, "--")))
-            x = Axis(label="rank per point, $r / N$" if key == "points" else "rank $r$")
-            named = Axis(label="right choices" if y == "right" else "squared error of the answer", low=0, high=1.02)
+            x = PlotAxis(label="rank per point, $r / N$" if key == "points" else "rank $r$")
+            named = PlotAxis(label="right choices" if y == "right" else "squared error of the answer", low=0, high=1.02)
             return Panel(title=title, x=x, y=named, series=series, legend="best")
 
         depth = panel(f"depth: $d = {d}$, $N = {n}$", first, "layers", "layers: {}")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, lines_of, select
-from rankwise.report import MARKERS, Axis, Panel, Picture, Series, dots, ramp, smooth
+from rankwise.report import MARKERS, Panel, Picture, PlotAxis, Series, dots, ramp, smooth
 from rankwise.theory import expected_hardmax_rank, hardmax_rank_mean, saturation_dim, simulate_hardmax_rank
 
 PANELS = {
@@ -119,8 +119,8 @@ class _Barrier(ComputedFigure[Settings, RankMark]):
             panels.append(
                 Panel(
                     title=panel,
-                    x=Axis(label="head dimension", scale="log2", ticks=(2, 8, 32, 128, 512), low=1.8, high=600),
-                    y=Axis(label="hardmax rank / length", low=0, high=0.7),
+                    x=PlotAxis(label="head dimension", scale="log2", ticks=(2, 8, 32, 128, 512), low=1.8, high=600),
+                    y=PlotAxis(label="hardmax rank / length", low=0, high=0.7),
                     series=series,
                     levels={"0.5": 0.5} if mask == "causal" else {"0.632": 0.6321},
                     level_side="left",

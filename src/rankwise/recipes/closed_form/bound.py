@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, lines_of, select
-from rankwise.report import Axis, Panel, Picture, dots, legend_entry, ramp, smooth
+from rankwise.report import Panel, Picture, PlotAxis, dots, legend_entry, ramp, smooth
 from rankwise.theory import (
     TRIVIAL_ERROR,
     error_lower_bound,
@@ -126,8 +126,8 @@ class _Bound(ComputedFigure[Settings, BoundMark]):
             panels.append(
                 Panel(
                     title=f"$d = {dim}$",
-                    x=Axis(label="heads $H$", scale="log"),
-                    y=Axis(label="mean squared error", low=0, high=0.8),
+                    x=PlotAxis(label="heads $H$", scale="log"),
+                    y=PlotAxis(label="mean squared error", low=0, high=0.8),
                     series=series,
                     levels={"mean of the points: 1/2": TRIVIAL_ERROR, named: plateau},
                     legend="upper right",

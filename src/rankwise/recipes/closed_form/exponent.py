@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, select
-from rankwise.report import COLOURS, GUIDE, Axis, Panel, Picture, Series, legend_entry, ramp, smooth
+from rankwise.report import COLOURS, GUIDE, Panel, Picture, PlotAxis, Series, legend_entry, ramp, smooth
 from rankwise.theory import LAW, heads_required_log10, limit_exponent
 
 _TABULATED = (0.15, 0.1, 0.05)
@@ -105,9 +105,9 @@ class _Exponent(ComputedFigure[Settings, ExponentMark]):
         ):
             right.append(Series(label=label, x=errors, y=[of(error) for error in errors], style=style))
         ticks = [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.4) if min(errors) <= tick <= max(errors)]
-        x = Axis(label=r"mean squared error $\varepsilon$", scale="log", ticks=ticks)
+        x = PlotAxis(label=r"mean squared error $\varepsilon$", scale="log", ticks=ticks)
         panels = [
-            Panel(title=title, x=x, y=Axis(label=label, scale="log", low=0.5), series=series, legend="upper right")
+            Panel(title=title, x=x, y=PlotAxis(label=label, scale="log", low=0.5), series=series, legend="upper right")
             for title, label, series in (
                 (r"heads that cannot reach error $\varepsilon$", r"$\log_{10} H$", left),
                 ("the exponent for rank 1", r"$\log_d H$", right),

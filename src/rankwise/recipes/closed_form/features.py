@@ -22,7 +22,7 @@ from typing import Any
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, lines_of, select
 from rankwise.recipes.paper_figures import published
-from rankwise.report import COLOURS, GUIDE, Axis, Panel, Picture, Series, dots, legend_entry, smooth
+from rankwise.report import COLOURS, GUIDE, Panel, Picture, PlotAxis, Series, dots, legend_entry, smooth
 from rankwise.theory import errors_as_published, mean_of_draws, powers_of_2, random_head_errors, sign_energy
 
 _QUOTED = (8, 2048)
@@ -116,9 +116,9 @@ class _Features(ComputedFigure[Settings, FeaturesMark]):
             left.append(Series(label="", x=ends, y=stalls, style=smooth(colour, "--", 0.8)))
             right.append(curve("", line, x="heads", y="published_gap", **_circles(colour)))
             right.append(curve("", line, x="heads", y="formula_gap", **smooth(colour)))
-        heads, zero = Axis(label="heads $H$", scale="log2"), {"": 0.0}
-        error = Axis(label="mean squared error", low=0.1, high=0.8)
-        gap = Axis(label="difference to our mean", low=-0.04, high=0.02)
+        heads, zero = PlotAxis(label="heads $H$", scale="log2"), {"": 0.0}
+        error = PlotAxis(label="mean squared error", low=0.1, high=0.8)
+        gap = PlotAxis(label="difference to our mean", low=-0.04, high=0.02)
         panels = [
             Panel(title="ours: mean (lines), all draws (bands)", x=heads, y=error, series=left),
             Panel(title="lines: formula at keys not of unit norm", x=heads, y=gap, series=right, guides=zero),

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, select
-from rankwise.report import COLOURS, MARKERS, Axis, Panel, Picture, dots, smooth
+from rankwise.report import COLOURS, MARKERS, Panel, Picture, PlotAxis, dots, smooth
 from rankwise.theory import saturation
 
 _START = 64
@@ -93,19 +93,19 @@ class _Laws(ComputedFigure[Settings, LawMark]):
             left.append(curve(label, line, x="length", y="head_dim", **smooth(colour)))
             right.append(curve(label, line, x="length", y="kept", **smooth(colour)))
             right.append(curve("", line, x="length", y="simulated", **dots(colour, marker)))
-        tokens, sizes = Axis(label="tokens $n$", scale="log2"), (32, 64, 128, 256, 512)
+        tokens, sizes = PlotAxis(label="tokens $n$", scale="log2"), (32, 64, 128, 256, 512)
         panels = [
             Panel(
                 title="head dimension for 90 % of the plateau",
                 x=tokens,
-                y=Axis(label="head dimension", scale="log2", ticks=sizes),
+                y=PlotAxis(label="head dimension", scale="log2", ticks=sizes),
                 series=left,
                 legend="upper left",
             ),
             Panel(
                 title="share of the plateau kept by growing heads",
                 x=tokens,
-                y=Axis(label="hardmax rank / plateau", low=0.45, high=1.0),
+                y=PlotAxis(label="hardmax rank / plateau", low=0.45, high=1.0),
                 series=right,
                 legend="lower left",
             ),

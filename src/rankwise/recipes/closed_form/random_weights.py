@@ -30,7 +30,7 @@ import torch
 from rankwise.audit import ScoreRanks, random_scores
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, lines_of, select
-from rankwise.report import COLOURS, GUIDE, MARKERS, Axis, Panel, Picture, legend_entry, smooth
+from rankwise.report import COLOURS, GUIDE, MARKERS, Panel, Picture, PlotAxis, legend_entry, smooth
 from rankwise.theory import expected_hardmax_rank
 
 PANELS = {
@@ -220,8 +220,8 @@ def _panel(settings: Settings, name: str, points: Sequence[RandomPoint]) -> Pane
     ticks = () if name == "temperature" else sorted({point.x for point in points})
     return Panel(
         title=title if name == "latent" else f"{title}, {settings.tokens} tokens",
-        x=Axis(label=horizontal, scale=scales.get(name, "log2"), ticks=ticks),
-        y=Axis(label="rank / tokens", low=0, high=1.05),
+        x=PlotAxis(label=horizontal, scale=scales.get(name, "log2"), ticks=ticks),
+        y=PlotAxis(label="rank / tokens", low=0, high=1.05),
         series=[*series, expected] if expected.x else series,
         levels={"0.5": 0.5} if name == "latent" else {"0.632": 0.6321},
         level_side="left" if name in ("model dimension", "inputs") else "right",

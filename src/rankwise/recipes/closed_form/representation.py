@@ -22,7 +22,7 @@ import numpy as np
 
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, lines_of
-from rankwise.report import GUIDE, Axis, Panel, Picture, Series, dots, legend_entry, ramp, smooth
+from rankwise.report import GUIDE, Panel, Picture, PlotAxis, Series, dots, legend_entry, ramp, smooth
 from rankwise.theory import average_of_heads, feature_weight, harmonic_dim, sign_eigenvalue, sign_energy, truncated_sign
 
 _QUIET = 0.03
@@ -109,9 +109,9 @@ class _Representation(ComputedFigure[Settings, RepresentationMark]):
     def picture(self, settings: Settings, marks: Sequence[RepresentationMark]) -> Picture:
         powers = range(1, math.ceil(math.log10(max(abs(mark.weight) for mark in marks))) + 1, 2)
         ticks = {sign * 10.0**power: f"${'-' * (sign < 0)}10^{{{power}}}$" for sign in (-1, 1) for power in powers}
-        x = Axis(label="angle in degrees", ticks=range(0, 181, 45))
-        u = Axis(label=r"weight $u(\langle q, k\rangle)$", scale="symlog", ticks={**ticks, 0: "0"})
-        f = Axis(label=r"represented function of $\langle x, y\rangle$", low=-2.6, high=2.6)
+        x = PlotAxis(label="angle in degrees", ticks=range(0, 181, 45))
+        u = PlotAxis(label=r"weight $u(\langle q, k\rangle)$", scale="symlog", ticks={**ticks, 0: "0"})
+        f = PlotAxis(label=r"represented function of $\langle x, y\rangle$", low=-2.6, high=2.6)
         above, below = [], []
         for dim, own in lines_of(marks, "dim").items():
             degrees, weights, functions = lines_of(own, "degree"), [], []

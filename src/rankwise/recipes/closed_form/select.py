@@ -26,7 +26,7 @@ from torch import Tensor
 from rankwise.nn import discriminant_directions
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, select
-from rankwise.report import MARKERS, Axis, Panel, Picture, Series, dots, ramp, smooth
+from rankwise.report import MARKERS, Panel, Picture, PlotAxis, Series, dots, ramp, smooth
 from rankwise.spec import SelectSpec
 from rankwise.tasks import Select
 from rankwise.theory import search_noise, selection_rank, sufficient_rank
@@ -126,8 +126,8 @@ class _Select(ComputedFigure[Settings, SelectionMark]):
         ]
 
     def picture(self, settings: Settings, marks: Sequence[SelectionMark]) -> Picture:
-        rank = Axis(label="smallest rank for 99 % top-1", low=0, high=1.12 * settings.dim)
-        codes = Axis(label="codes $N$", scale="log2", ticks=settings.codes)
+        rank = PlotAxis(label="smallest rank for 99 % top-1", low=0, high=1.12 * settings.dim)
+        codes = PlotAxis(label="codes $N$", scale="log2", ticks=settings.codes)
         shown: dict[str, Any] = {"y": rank, "levels": {"full rank": settings.dim}, "legend": "below"}
         wanted = [noise for noise in settings.noises if noise in (0.0, 0.5, 1.0, 1.5)]
         by_codes = _series(
@@ -140,7 +140,7 @@ class _Select(ComputedFigure[Settings, SelectionMark]):
         )
         limits = [search_noise(settings.dim, count) for count in some]
         fixed = _series({f"{kind} directions": select(marks, kind=kind) for kind in _FIXED}, "codes", closed=False)
-        noise = Axis(label="length of the noise / length of a code")
+        noise = PlotAxis(label="length of the noise / length of a code")
         panels = [
             Panel(title="rank grows like log $N$", x=codes, series=by_codes, legend_columns=3, **shown),
             Panel(title="search from $s^*$ on", x=noise, series=by_noise, verticals=limits, legend_columns=4, **shown),

@@ -20,7 +20,7 @@ from rankwise.estimate import Estimate
 from rankwise.nn import majority_vote
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.marks import Mark, curve, lines_of, select
-from rankwise.report import COLOURS, GUIDE, MARKERS, Axis, Panel, Picture, Series, dots, smooth
+from rankwise.report import COLOURS, GUIDE, MARKERS, Panel, Picture, PlotAxis, Series, dots, smooth
 from rankwise.tasks import NearestNeighbor
 from rankwise.theory import majority_accuracy, majority_heads_required
 
@@ -107,12 +107,12 @@ class _Vote(ComputedFigure[Settings, VoteMark]):
                 panel.append(curve("", network, x="heads", y=column, **dots(colour, marker)))
             label = r"$\frac{1}{2}\sqrt{d/H}$" if dim == max(settings.dims) else ""
             right.append(Series(label=label, x=far, y=law, style=smooth(GUIDE, ":", 1.1)))
-        heads = Axis(label="heads $H$", scale="log")
+        heads = PlotAxis(label="heads $H$", scale="log")
         panels = [
             Panel(
                 title="accuracy: quadrature (lines), network (points)",
                 x=heads,
-                y=Axis(label="probability to pick the nearer point", low=0.48, high=1.01),
+                y=PlotAxis(label="probability to pick the nearer point", low=0.48, high=1.01),
                 series=left,
                 levels={f"{target:g}": target for target in (_TARGETS[0], _TARGETS[-1])},
                 level_side="left",
@@ -121,7 +121,7 @@ class _Vote(ComputedFigure[Settings, VoteMark]):
             Panel(
                 title="wrong answers and their law",
                 x=heads,
-                y=Axis(label="probability to pick the other point", scale="log"),
+                y=PlotAxis(label="probability to pick the other point", scale="log"),
                 series=right,
                 legend="lower left",
             ),

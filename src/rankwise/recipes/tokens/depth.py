@@ -20,7 +20,7 @@ from rankwise.recipes.tokens import images, language
 from rankwise.recipes.tokens.families import drawn_levels, task_of
 from rankwise.recipes.tokens.runs import TokenFigure, comparison, split_data
 from rankwise.recipes.trained_figure import Settings
-from rankwise.report import Axis, Panel, Picture
+from rankwise.report import Panel, Picture, PlotAxis
 from rankwise.spec import RunSpec
 
 
@@ -101,12 +101,12 @@ def _panel(points: Sequence[Point]) -> Panel:
     least = min(float(point.get("forward_flops")) for point in points)
     return Panel(
         title=f"{points[0].get('task')}: {counted(row.heads, 'head')}, d = {row.dim}",
-        x=Axis(
+        x=PlotAxis(
             label="operations of a forward pass, one sequence (numbers: layers)",
             scale="log",
             ticks={at: name for at, name in ticks.items() if least / 2 <= at <= 2 * most},
         ),
-        y=Axis(label=task_of(points).performance),
+        y=PlotAxis(label=task_of(points).performance),
         series=series,
         levels=drawn_levels(points),
         legend="best",

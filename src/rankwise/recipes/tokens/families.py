@@ -12,7 +12,7 @@ from rankwise.recipes.marks import Value, curve, lines_of, ticked
 from rankwise.recipes.rows import Point
 from rankwise.recipes.tokens.runs import TIMES, TokenFigure
 from rankwise.recipes.trained_figure import S, Settings
-from rankwise.report import COLOURS, Axis, Panel, Picture, Series, ramp
+from rankwise.report import COLOURS, Panel, Picture, PlotAxis, Series, ramp
 from rankwise.spec import RunSpec, TaskSpec
 from rankwise.theory import hardmax_rank_mean
 from rankwise.train import Budget, token_run
@@ -73,7 +73,7 @@ class OneFamilyFigure(FamilyFigure[Family]):
         performance = Panel(
             title="performance",
             x=size,
-            y=Axis(label=unit),
+            y=PlotAxis(label=unit),
             series=[curve(unit, marks, x="size", y="performance")],
             levels=drawn_levels(marks),
         )
@@ -93,11 +93,11 @@ class OneFamilyFigure(FamilyFigure[Family]):
             )
             for colour, point in zip(ramp(len(few)), few, strict=True)
         ]
-        y = Axis(label="attention rank / n, mean over heads", low=0, high=1.02)
+        y = PlotAxis(label="attention rank / n, mean over heads", low=0, high=1.02)
         after = Panel(title="attention rank", x=size, y=y, series=ranks, guides=random, legend="best")
         through = Panel(
             title="hardmax rank during training",
-            x=Axis(label="share of the training"),
+            x=PlotAxis(label="share of the training"),
             y=y,
             series=during,
             guides=random,

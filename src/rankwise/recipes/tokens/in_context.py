@@ -23,7 +23,7 @@ from rankwise.recipes.marks import Value, curve, select, ticked
 from rankwise.recipes.rows import Point
 from rankwise.recipes.tokens.runs import comparison
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report import GUIDE, Axis, Panel, Picture, Series, smooth
+from rankwise.report import GUIDE, Panel, Picture, PlotAxis, Series, smooth
 from rankwise.spec import InContextSpec, RunSpec
 from rankwise.sweep import TrainedRun
 from rankwise.tasks import InContext, baselines_of
@@ -141,8 +141,8 @@ def _row(settings: Sizes, task: InContextSpec, points: Sequence[Point]) -> list[
         curve("mean over the prompt", points, x="rank"),
         curve("after the last example", points, x="rank", y="last"),
     ]
-    error = Axis(label="squared error / variance of f", low=0)
-    examples = Axis(label="examples in the prompt", ticks=counts[:: -(-task.points // 12)])
+    error = PlotAxis(label="squared error / variance of f", low=0)
+    examples = PlotAxis(label="examples in the prompt", ticks=counts[:: -(-task.points // 12)])
     name, best = next(iter(beside.items()))
     title = f"{task.function}, {task.dim} dimensions"
     return [

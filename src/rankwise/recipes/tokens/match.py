@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from rankwise.recipes.marks import Value, curve, lines_of, ticked
 from rankwise.recipes.rows import Point
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report import Axis, Panel, Picture
+from rankwise.report import Panel, Picture, PlotAxis
 from rankwise.spec import MatchSpec, RunSpec
 from rankwise.sweep import TrainedRun
 from rankwise.train import Budget, token_run
@@ -90,7 +90,7 @@ class _Match(TrainedFigure[Sizes]):
             Panel(
                 title=str(task),
                 x=ticked(own, "size", "heads x rank"),
-                y=Axis(label="share of wrong answers", low=0, high=0.55),
+                y=PlotAxis(label="share of wrong answers", low=0, high=0.55),
                 series=[curve(f"N = {count}", line, x="size") for count, line in lines_of(own, "points").items()],
                 levels={"coin": 0.5},
             )

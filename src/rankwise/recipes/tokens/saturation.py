@@ -23,7 +23,7 @@ from rankwise.recipes.tokens import images, language
 from rankwise.recipes.tokens.families import Family, FamilyFigure, knee_of, task_of
 from rankwise.recipes.tokens.runs import split_data
 from rankwise.recipes.trained_figure import Settings
-from rankwise.report import COLOURS, GUIDE, MARKERS, Axis, Panel, Picture, Series, dots, ramp, smooth
+from rankwise.report import COLOURS, GUIDE, MARKERS, Panel, Picture, PlotAxis, Series, dots, ramp, smooth
 from rankwise.spec import RunSpec
 from rankwise.theory import saturation_dim
 
@@ -123,9 +123,9 @@ def _row(task: str, points: Sequence[Point]) -> list[Panel]:
     lengths, unit = lines_of(points, "points"), task_of(points).performance
     panels = []
     for column, title, y in (
-        ("hardmax_start", "initial hardmax rank", Axis(label="hardmax rank / n", low=0, high=1)),
-        ("hardmax_end", "trained hardmax rank", Axis(label="hardmax rank / n", low=0, high=1)),
-        ("performance", "performance", Axis(label=unit)),
+        ("hardmax_start", "initial hardmax rank", PlotAxis(label="hardmax rank / n", low=0, high=1)),
+        ("hardmax_end", "trained hardmax rank", PlotAxis(label="hardmax rank / n", low=0, high=1)),
+        ("performance", "performance", PlotAxis(label=unit)),
     ):
         series = [
             curve(f"n = {n}", line, x="rank", y=column, color=colour)
@@ -152,8 +152,8 @@ def _knees(task: str, lengths: dict[int, list[Point]]) -> Panel:
         series.append(Series(label="$c \\log n$", x=list(lengths), y=law, style=smooth(GUIDE, "--")))
     return Panel(
         title=f"{task}: knees",
-        x=Axis(label="n", scale="log2", ticks=sorted(lengths)),
-        y=Axis(label="head dim", scale="log2", ticks=_SIZES, low=0.4, high=600),
+        x=PlotAxis(label="n", scale="log2", ticks=sorted(lengths)),
+        y=PlotAxis(label="head dim", scale="log2", ticks=_SIZES, low=0.4, high=600),
         series=series,
         legend="upper left",
         legend_columns=2,
