@@ -2,7 +2,7 @@
 
 The loss is one whose gradients have the curvature of what the cost measures as their second moment: for language
 models the log-likelihood of labels, once those of the text and once labels that the model itself draws (the Fisher
-information of its predictions; both together were best on validation text); for encoders the embedding times a
+information of its predictions; validation text could not tell which is better); for encoders the embedding times a
 random vector (the Gauss-Newton matrix of the squared distance of embeddings).
 
 Legend: T tokens, K losses, n coordinates of the vector of a site.

@@ -22,7 +22,7 @@ from rankwise.reduce.bottleneck import RIDGE, Metric, ridged
 from rankwise.reduce.methods.vectors import ModelVectors
 
 FLIPS = 3
-"""Chosen on validation text."""
+"""The number of the first trial; others were not compared."""
 
 
 def fisher_metric(vectors: ModelVectors, flips: int = FLIPS) -> Metric:
