@@ -15,7 +15,14 @@ _WITHOUT_ARRAYS = {"__main__", "cli", "errors", "spec", "sweep"}
 _rooms = [room.name for room in pkgutil.iter_modules(rankwise.__path__) if room.name not in _WITHOUT_ARRAYS]
 _hook = install_import_hook([f"rankwise.{room}" for room in _rooms], "array_shapes.check_arrays_only")
 
-hypothesis.settings.register_profile("rankwise", deadline=None, derandomize=True, print_blob=True)
+# No test may fail because the machine is busy: neither by a deadline nor by slow drawing.
+hypothesis.settings.register_profile(
+    "rankwise",
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("rankwise")
 
 from model_folders import saved  # noqa: E402, F401 (a fixture, found by its name)

@@ -120,7 +120,7 @@ def reduction_document():
     return {
         "format": "rankwise-reduction/2", "model": "model", "architecture": "gpt2", "objective": "causal",
         "verdict": "Half the KV cache for +0.0500 nats per token: worth trying.", "judgement": "worth trying",
-        "method": "fisher", "allocation": "allocated", "keep": 0.5, "rank": None, "tolerance": None,
+        "method": "fisher", "allocation": "allocated", "form": "latents", "keep": 0.5, "rank": None, "tolerance": None,
         "parameters": {"before": 10_000, "after": 9_700}, "attention_parameters": {"before": 1000, "after": 700},
         "cache_numbers": {"before": 64, "after": 32}, "kept_coordinates": {"before": 64, "after": 32},
         "head_rank": 8,

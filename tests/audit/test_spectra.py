@@ -91,7 +91,7 @@ def test_biases_are_one_more_coordinate(sides):
 def test_chunks_do_not_show(monkeypatch):
     left, right = random(12, 5, 9), random(4, 5, 7)
     whole = forms(left, right)
-    monkeypatch.setattr("rankwise.audit.spectra._CHUNK_BYTES", 1)
+    monkeypatch.setattr("rankwise.audit.subspaces._CHUNK_BYTES", 1)
     parts = forms(left, right)
     torch.testing.assert_close(whole.singular_values, parts.singular_values)
     torch.testing.assert_close(whole.left_spaces.basis(7).abs(), parts.left_spaces.basis(7).abs())

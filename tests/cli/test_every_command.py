@@ -58,7 +58,7 @@ def test_common_options_have_common_names_and_words(name, capsys):
         if option_of(command, output):
             assert "-o " in shown
             assert "--out" in shown
-    for spelling in ("directory", "outdir", "dest", "db", "threads", "jobs", "n_workers", "format", "verbose"):
+    for spelling in ("directory", "outdir", "dest", "db", "threads", "jobs", "n_workers", "verbose"):
         assert option_of(command, spelling) is None, f"there is another name for {spelling}"
 
 

@@ -79,7 +79,7 @@ def test_texts_are_no_longer_than_the_model_by_default(capsys, monkeypatch, tmp_
         (["none.npy", "--text", "x"], "--text: only with --model"),
         (["none.npy", "--layers", "0"], "--layers: only with --model"),
         (["none.npy", "--length", "256"], "--length: only with --model"),
-        (["none.npy", "--texts", "0"], "--texts: only with --model"),
+        (["none.npy", "--pieces", "0"], "--pieces: only with --model"),
         (["none.npy", "--target", "2"], "target"),
         (["none.npy", "--figure", "x.gif"], "--figure: expected a file that ends in .png"),
     ],

@@ -1,5 +1,7 @@
 """A reduction from beginning to end: choosing, healing, going on after an interruption, judging."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -52,10 +54,60 @@ def test_the_chosen_share_is_within_the_tolerance_and_the_next_is_not(folder):
 def test_healing_comes_closer_to_the_original(folder):
     """On the texts it heals on: random texts have nothing in common that could be learned for others."""
     same = Texts(texts().calibration, None, texts().calibration)
-    options = ReductionOptions(keep=0.2, heal=0.05, recall=False, context=0)
-    report = reduce_model(folder, options, lambda running: same)
-    assert report.healing.steps > 5
-    assert report.cost.cost < 0.7 * report.healing.before
+    options = ReductionOptions(keep=0.5, heal_tokens=100 * 128, recall=False, context=0)
+    told = []
+    report = reduce_model(folder, options, lambda running: same, progress=heard(told, "heal"))
+    assert (report.healing.steps, report.healing.tokens) == (100, 100 * 128)
+    first, last = (float(what.split()[1]) for what in (told[0][0], told[-1][0]))
+    assert last < 0.5 * first
+    assert abs(report.cost.cost) < 0.7 * abs(report.healing.before)
+
+
+def test_minutes_of_healing_become_tokens(folder):
+    options = ReductionOptions(keep=0.2, heal=0.01, recall=False, context=0)
+    report = reduce_model(folder, options, lambda running: texts())
+    assert report.healing.tokens >= report.healing.steps > 1
+    with pytest.raises(InvalidInputError, match="--heal MINUTES or --heal-tokens"):
+        ReductionOptions(keep=0.2, heal=1.0, heal_tokens=1)
+
+
+def test_an_interrupted_healing_goes_on_to_the_same_end(folder, tmp_path):
+    """On texts of its own, which are not those of calibration."""
+    out, options = tmp_path / "out", ReductionOptions(keep=0.2, heal_tokens=30 * 384, recall=False, context=0)
+    given = replace(texts(), healing=MaskedPieces(tokens(24, 16, seed=5), ("a",)))
+    steps = []
+
+    def interrupt(what, done, total):
+        if what.startswith("heal"):
+            steps.append(done)
+            if len(steps) == 17:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reduce_model(folder, options, lambda running: given, out=out, progress=interrupt)
+    steps.clear()
+    resumed = reduce_model(folder, options, lambda running: given, out=out, progress=heard(steps, "heal"))
+    assert steps[0][1] == 11 * 384  # ten steps had been kept
+    straight = reduce_model(folder, options, lambda running: given)
+    assert resumed.cost == straight.cost
+    assert resumed.healing.tokens == straight.healing.tokens == 30 * 384
+    assert straight.cost != reduce_model(folder, options, lambda running: texts()).cost
+
+
+def heard(kept, beginning):
+    return lambda what, done, total: kept.append((what, done)) if what.startswith(beginning) else None
+
+
+def test_other_options_do_not_go_on_from_an_interrupted_reduction(folder, tmp_path):
+    def stop(what, done, total):
+        if what.startswith("directions"):
+            raise KeyboardInterrupt
+
+    for options in ({"keep": 0.5}, {"keep": 0.25}, {"rank": 3}, {"rank": 3, "method": "activations"}):
+        asked = ReductionOptions(**options)
+        with pytest.raises(KeyboardInterrupt):
+            reduce_model(folder, asked, lambda running: texts(), out=tmp_path / "out", progress=stop)
+    assert len(list(tmp_path.glob(".out.work-*"))) == 4
 
 
 def test_an_interrupted_calibration_goes_on(folder, tmp_path):
@@ -85,8 +137,16 @@ def test_what_cannot_be_done_is_told(folder):
         ReductionOptions(keep=0.5, rank=3)
     with pytest.raises(InvalidInputError, match="expected texts"):
         reduce_model(folder, ReductionOptions(keep=0.5))
-    with pytest.raises(InvalidInputError, match="--rank: expected 1 to 32"):
-        reduce_model(folder, ReductionOptions(rank=33, method="weights"))
+    for options, said in (
+        ({"rank": 33}, "--rank: expected 1 to 32"),
+        ({"keep": 0.01}, r"--keep: expected at least 0\.03"),
+    ):
+        with pytest.raises(InvalidInputError, match=said):  # before the model runs
+            reduce_model(folder, ReductionOptions(**options), lambda running: texts(), progress=never_calibrate)
+
+
+def never_calibrate(what, done, total):
+    assert what == "load the model"
 
 
 def judged(cost, perplexity, kept, recall=()):

@@ -47,6 +47,8 @@ def test_a_decoder_loads_as_it_was_measured(name, dtype, tmp_path):
 
 def test_an_encoder_loads_as_it_was_measured(tmp_path):
     folder = saved(encoder("bert").model, tmp_path / "model")
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
     out = tmp_path / "out"
     report = reduce_model(folder, ReductionOptions(keep=0.5), lambda running: TEXTS, out=out)
     assert report.cost.neighbours_kept is not None
@@ -57,6 +59,10 @@ def test_an_encoder_loads_as_it_was_measured(tmp_path):
     assert float(cost) == pytest.approx(report.cost.cost, abs=1e-5)
     assert size(out) < size(folder)
     assert isinstance(load_reduced(out), transformers.BertModel)
+    pooling = out / "1_Pooling" / "config.json"
+    pooling.write_text(pooling.read_text().replace("mean", "max"))
+    with pytest.raises(InvalidInputError, match=r"1_Pooling.config\.json: expected the file that was written"):
+        load_reduced(out)
 
 
 def test_what_is_not_whole_is_refused(tmp_path):

@@ -18,7 +18,7 @@ class TakenAway:
     rank: int
     """The same share of a head's coordinates: the rank of a head that is as much smaller."""
     original_rank: int
-    """Rank, or size of the cache, before the cut."""
+    """The rank of a head before the cut."""
     cost: float | None
     """None where no texts were given, so that nothing was measured."""
     unit: str

@@ -105,7 +105,7 @@ def need(
     tokenizer: Any = None,
     layers: Sequence[int] = (),
     length: int | None = None,
-    texts: int = 32,
+    pieces: int = 32,
     target: float = 0.1,
     candidates: int = 16,
     similarity: Literal["cosine", "dot"] = "cosine",
@@ -126,7 +126,7 @@ def need(
     - ``tokenizer``: With a module in memory and ``text``.
     - ``layers``: With a model: only these attention blocks, counted from 0.
     - ``length``: With a model: tokens of a text.
-    - ``texts``: With a model: how many texts at most.
+    - ``pieces``: With a model: how many pieces of text at most.
     - ``target``: The error to reach, between 0 and 1.
     - ``candidates``: Keys that a query chooses among.
     - ``similarity``: What near means.
@@ -146,7 +146,7 @@ def need(
         from rankwise.need import measure_model_need
 
         with running(vectors, tokenizer) as runs:
-            read = pieces_of(runs, text, tokens, length=length, limit=texts)
+            read = pieces_of(runs, text, tokens, length=length, limit=pieces)
             sanity = run_sanity(runs, read)
             found = measure_model_need(runs, read.tokens, settings=settings, blocks=tuple(layers) or None)
         name = Path(vectors).resolve().name if isinstance(vectors, str | Path) else type(vectors).__name__
@@ -157,7 +157,7 @@ def need(
             texts=read.tokens.shape[0],
             tokens_each=read.tokens.shape[1],
         )
-        return Needing(replace(need_report(found, source), sanity=sanity))
+        return Needing(replace(need_report(found, settings, source), sanity=sanity))
     keys, keys_name, keys_total = _rows_of("vectors", vectors, tensor, seed)
     asking, asking_name, asking_total = (None, None, None)
     if queries is not None:
@@ -170,7 +170,7 @@ def need(
         queries=asking_name,
         queries_in_file=asking_total,
     )
-    return Needing(need_report([measured], source))
+    return Needing(need_report([measured], settings, source))
 
 
 def _is_model(given: object) -> bool:

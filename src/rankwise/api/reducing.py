@@ -105,7 +105,8 @@ def reduce(
     - ``pieces``: How many pieces or records at most.
     - ``calibration``: How many pieces of ``calibrate``.
     - ``out``: A new folder for the reduced model.
-    - ``options``: ``allocation``, ``heal``, ``context``, ``recall`` and ``frontier`` of ``ReductionOptions``.
+    - ``options``: ``allocation``, ``heal``, ``heal_tokens``, ``context``, ``recall`` and ``frontier`` of
+      ``ReductionOptions``.
     """
     from rankwise.cli.reduce import divided, pieces_to_run
     from rankwise.reduce import ReductionOptions, reduce_model

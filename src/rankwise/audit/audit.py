@@ -80,6 +80,7 @@ def _audit_layer(stored: LayerWeights, *, heads_of_model: int, pairs_of_model: i
     ref = stored.ref
     qk_random, ov_random = qk_sides(stored), ov_sides(stored)
     weights = stored.folded()
+    del stored
     qk = qk_forms(weights)
     rotary_key = 0 if ref.latent is None else ref.latent.rope
     qk_overlaps = overlaps(qk, "QK", pairs_of_model=pairs_of_model, in_common=rotary_key)

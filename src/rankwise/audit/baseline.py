@@ -24,7 +24,7 @@ from jaxtyping import Float
 from rankwise.audit.report import Baseline, ChanceInterval
 from rankwise.audit.spectra import ranks_of, with_amplitude, with_typical_latent
 from rankwise.models import LayerWeights, Norm
-from rankwise.nn import FactoredMatrix
+from rankwise.nn import FactoredMatrix, one_thread
 
 _WORK = 2**23  # of r^3 units: 1024 draws up to rank 20, 256 at rank 32
 _FEWEST, _MOST = 64, 1024
@@ -129,6 +129,7 @@ class _Keyed:
 
 
 @lru_cache(maxsize=64)
+@one_thread()
 def _baseline(one: _Keyed, other: _Keyed, heads: int) -> Baseline:
     left, right = one.side, other.side
     rng = np.random.default_rng([left.rank, left.size, right.size, left.latent or 0, right.latent or 0, right.rope])
@@ -173,7 +174,7 @@ def weighted_triangle(
     parts = np.sqrt(squares[:drawn])[:, None] * rng.normal(size=(drawn, columns))
     if len(rest):
         parts = np.concatenate((parts, triangle(rng, freedom, columns) * math.sqrt(rest.sum() / freedom)))
-    return np.linalg.qr(parts).R
+    return _triangle_of(parts)
 
 
 def triangle(rng: np.random.Generator, rows: float, columns: int) -> Float[np.ndarray, "K columns"]:
@@ -182,10 +183,14 @@ def triangle(rng: np.random.Generator, rows: float, columns: int) -> Float[np.nd
     Above the number of columns, ``rows`` may be any number: degrees of freedom.
     """
     if rows < columns:
-        return np.linalg.qr(rng.normal(size=(int(rows), columns))).R
+        return _triangle_of(rng.normal(size=(int(rows), columns)))
     upper = np.triu(rng.normal(size=(columns, columns)), 1)
     np.fill_diagonal(upper, np.sqrt(rng.chisquare(rows - np.arange(columns))))
     return upper
+
+
+def _triangle_of(matrix: Float[np.ndarray, "n columns"]) -> Float[np.ndarray, "K columns"]:
+    return torch.linalg.qr(torch.from_numpy(matrix), mode="r").R.numpy()
 
 
 def overlap_moments(size: int, one: int, other: int) -> tuple[float, float]:

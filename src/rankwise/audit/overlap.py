@@ -2,10 +2,13 @@
 
 Sharing a subspace is not doing the same thing: two heads may read the same coordinates and weigh them differently. A
 pair is called redundant only when both sides of the form overlap by more than one half and by more than chance.
+
+Legend: p pairs of heads.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -13,10 +16,24 @@ from jaxtyping import Bool, Float, Int
 
 from rankwise.audit.baseline import joint_spread, overlap_moments
 from rankwise.audit.report import Overlap
-from rankwise.audit.spectra import Forms, Subspaces
+from rankwise.audit.spectra import Forms
+from rankwise.audit.subspaces import Subspaces
 
 _HALF = 0.5
 _CLOSEST = 3
+_PAIRS_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """Of pairs, on one side of their forms."""
+
+    share: Float[np.ndarray, " p"]
+    """Of the smaller subspace, that lies in the other."""
+    random: Float[np.ndarray, " p"]
+    """What chance gives."""
+    beyond: Bool[np.ndarray, " p"]
+    """Whether the share is more than chance gives."""
 
 
 def overlaps(forms: Forms, name: str, *, pairs_of_model: int, in_common: int = 0) -> tuple[Overlap, ...]:
@@ -33,29 +50,44 @@ def overlaps(forms: Forms, name: str, *, pairs_of_model: int, in_common: int = 0
     i, j = np.triu_indices(heads, 1)
     spread = joint_spread(2 * pairs_of_model)
     same_group = i // forms.group == j // forms.group
-    left_size = np.full(len(i), forms.left_spaces.size)
     right_size = np.where(same_group, min(forms.right_cores.shape[1], forms.right_spaces.size), forms.right_spaces.size)
-    left, left_random, left_beyond = _side(forms.left_spaces, i, j, left_size, spread, in_common=0)
-    right, right_random, right_beyond = _side(forms.right_spaces, i, j, right_size, spread, in_common=in_common)
-    weaker = np.minimum(left, right)
-    redundant = (weaker > _HALF) & left_beyond & right_beyond
-    closest = np.argsort(-weaker, kind="stable")
-    return tuple(
-        Overlap(
-            name,
-            (int(i[pair]), int(j[pair])),
-            float(left[pair]),
-            float(right[pair]),
-            float(left_random[pair]),
-            float(right_random[pair]),
-            bool(redundant[pair]),
-        )
-        for place, pair in enumerate(closest)
-        if redundant[pair] or place < _CLOSEST
-    )
+    right = _shared(forms.right_spaces, i, j, right_size, spread, in_common=in_common)
+    found: list[Overlap] = []
+    for pairs in _by_need(right.share):
+        weaker = sorted((min(pair.left, pair.right) for pair in found), reverse=True)
+        if len(weaker) >= _CLOSEST and right.share[pairs[0]] < min(_HALF, weaker[_CLOSEST - 1]):
+            break  # the weaker side decides: no pair from here on is redundant or among the closest
+        left_size = np.full(len(pairs), forms.left_spaces.size)
+        left = _shared(forms.left_spaces, i[pairs], j[pairs], left_size, spread, in_common=0)
+        found += [
+            Overlap(
+                name,
+                (int(i[pair]), int(j[pair])),
+                float(left.share[place]),
+                float(right.share[pair]),
+                float(left.random[place]),
+                float(right.random[pair]),
+                bool(_redundant(left, place) and _redundant(right, pair)),
+            )
+            for place, pair in enumerate(pairs)
+        ]
+    found.sort(key=lambda pair: (-min(pair.left, pair.right), pair.heads))
+    return tuple(pair for place, pair in enumerate(found) if pair.redundant or place < _CLOSEST)
 
 
-def _side(
+def _by_need(share: Float[np.ndarray, " p"]) -> list[Int[np.ndarray, " q"]]:
+    """Pairs in the order in which their left sides, the dearer to compute, are looked at: first all that may be
+    redundant."""
+    order = np.argsort(-share, kind="stable")
+    first = int((share > _HALF).sum())
+    return [part for part in np.split(order, range(first, len(order), _PAIRS_AT_ONCE)) if len(part)]
+
+
+def _redundant(side: _Shared, pair: int) -> bool:
+    return bool(side.share[pair] > _HALF and side.beyond[pair])
+
+
+def _shared(
     spaces: Subspaces,
     i: Int[np.ndarray, " p"],
     j: Int[np.ndarray, " p"],
@@ -63,10 +95,9 @@ def _side(
     spread: float,
     *,
     in_common: int,
-) -> tuple[Float[np.ndarray, " p"], Float[np.ndarray, " p"], Bool[np.ndarray, " p"]]:
-    """Of each pair: the share of the smaller subspace, what chance gives, and whether the share is beyond it."""
+) -> _Shared:
     dims = spaces.dims
-    shared = spaces.shared()[i, j]
+    shared = spaces.shared(i, j)
     smaller = np.minimum(dims[i], dims[j])
     moments = lru_cache(maxsize=None)(overlap_moments)
     same = np.minimum(in_common, smaller)
@@ -76,4 +107,4 @@ def _side(
     # float32 bases are orthonormal to about 1e-6
     beyond = shared > mean + spread * deviation + 1e-4 * smaller
     whole = np.maximum(smaller, 1)  # a head of zeros spans nothing and shares nothing
-    return np.minimum(shared / whole, 1.0), mean / whole, beyond
+    return _Shared(np.minimum(shared / whole, 1.0), mean / whole, beyond)

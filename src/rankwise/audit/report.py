@@ -256,7 +256,7 @@ class AuditReport:
     architecture: str
     """The configuration's ``model_type``."""
     file_format: str
-    """safetensors, gguf or memory."""
+    """``"safetensors"``, ``"gguf"``, or ``"module"`` for a model in memory."""
     storage: dict[str, int]
     """How many of the audited tensors are stored in which type; names the quantisation of a GGUF file."""
     layers: tuple[LayerReport, ...]

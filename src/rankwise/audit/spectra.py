@@ -11,7 +11,6 @@ Legend: H heads, G kv_heads, R rank, A, B input coordinates of the two sides, S 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +19,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankwise.audit.report import Ranks
+from rankwise.audit.subspaces import Rows, Subspaces
 from rankwise.measure import effective_rank, energy_rank, numerical_rank, stable_rank
 from rankwise.models import LayerWeights, Rope
-from rankwise.nn import rotate
+from rankwise.nn import one_thread_each, rotate
 
-_CHUNK_BYTES = 64 * 2**20
 _HEADS_AT_ONCE = 8
 _SUBSPACE_ENERGY = 0.9
 
@@ -71,11 +70,11 @@ class Forms:
         stacked = self.left_cores.reshape(len(self.right_cores), -1, self.left_cores.shape[-1])
         core = gram_root(stacked.mT @ stacked)
         most = min(core.shape[-1], self.group * self.sizes[0], self.sizes[1])
-        return without_noise(torch.linalg.svdvals(core @ self.right_cores.mT)[:, :most], core, self.right_cores)
+        return without_noise(_svdvals(core @ self.right_cores.mT)[:, :most], core, self.right_cores)
 
     def _values(self, left: Float[Tensor, "H k R"], right: Float[Tensor, "G l R"]) -> Float[Tensor, "H S"]:
         shared = right.repeat_interleave(self.group, dim=0)
-        values = torch.linalg.svdvals(left @ shared.mT)
+        values = _svdvals(left @ shared.mT)
         return without_noise(values[:, : min(left.shape[-1], *(size + 1 for size in self.sizes))], left, shared)
 
 
@@ -89,13 +88,14 @@ def forms(
 
     A map enters by the triangle of its QR: coordinates in the orthonormal basis of its rows, same spectra and angles.
     """
-    left_rows, right_rows = _Rows(left, left_map), _Rows(right, right_map)
+    left_rows, right_rows = Rows(left, left_map), Rows(right, right_map)
     group = len(left) // len(right)
     sizes = (_width(left, left_map), _width(right, right_map))
     most = min(left.shape[1], *sizes)
     left_cores, right_cores = gram_root(left_rows.grams()), gram_root(right_rows.grams())
     shared = right_cores.repeat_interleave(group, dim=0)
-    u, s, vh = torch.linalg.svd(left_cores @ shared.mT)
+    svds = one_thread_each(torch.linalg.svd, (left_cores @ shared.mT).split(_HEADS_AT_ONCE))
+    u, s, vh = (torch.cat(parts) for parts in zip(*svds, strict=True))
     u, s, vh = u[..., :most], without_noise(s[..., :most], left_cores, shared), vh[..., :most, :]
     # singular vectors of the form from its product with each other, which needs no orthonormal basis
     scaled = torch.where(s > 0, 1 / s, 0.0).unsqueeze(-2)
@@ -110,9 +110,14 @@ def forms(
 
 def gram_root(gram: Float[Tensor, "n R R"]) -> Float[Tensor, "n R R"]:
     """``C`` with ``C^T C = gram``; directions below the noise of float64 become zero."""
-    values, vectors = torch.linalg.eigh(gram)
+    found = one_thread_each(torch.linalg.eigh, gram.split(_HEADS_AT_ONCE))
+    values, vectors = (torch.cat(parts) for parts in zip(*found, strict=True))
     noise = values[:, -1:].clamp_min(0) * gram.shape[-1] * 2.0**-52
     return torch.where(values > noise, values, 0.0).sqrt().unsqueeze(-1) * vectors.mT
+
+
+def _svdvals(matrices: Float[Tensor, "n k l"]) -> Float[Tensor, "n S"]:
+    return torch.cat(one_thread_each(torch.linalg.svdvals, matrices.split(_HEADS_AT_ONCE)))
 
 
 def without_noise(
@@ -121,92 +126,6 @@ def without_noise(
     """Singular values of ``left right^T``, zero where they are within the rounding of the product."""
     sizes = torch.linalg.matrix_norm(left) * torch.linalg.matrix_norm(right)
     return torch.where(values > (2.0**-48 * sizes)[:, None], values, 0.0)
-
-
-class _Rows:
-    """The rows of a side's heads [n, R, A], seen through a shared map where there is one; a few heads at a time."""
-
-    def __init__(self, block: Float[np.ndarray, "n R A"], shared: Float[np.ndarray, "A D"] | None) -> None:
-        self.block, self.triangle = torch.from_numpy(block), _triangle(shared)
-        self.step = max(1, _CHUNK_BYTES // (8 * block.shape[1] * block.shape[2]))
-
-    def __len__(self) -> int:
-        return len(self.block)
-
-    @property
-    def width(self) -> int:
-        """Coordinates of a row."""
-        return int(self.block.shape[2] if self.triangle is None else self.triangle.shape[0])
-
-    def of(self, start: int, stop: int, dtype: torch.dtype) -> Float[Tensor, "m R E"]:
-        """Some heads' rows."""
-        rows = self.block[start:stop]
-        return rows.to(dtype) if self.triangle is None else rows.to(dtype) @ self.triangle.mT.to(dtype)
-
-    def grams(self) -> Float[Tensor, "n R R"]:
-        """``rows rows^T`` of every head, in float64."""
-        found = []
-        for start in range(0, len(self), self.step):
-            rows = self.of(start, start + self.step, torch.float64)
-            found.append(rows @ rows.mT)
-        return torch.cat(found)
-
-
-class Subspaces:
-    """One orthonormal basis per head, ``U_h = rows_g^T c_h``, kept as its coefficients c_h [R, k].
-
-    Heads that share rows (a key head) need no basis of their own: ``U_i^T U_j = c_i^T (rows_g rows_g'^T) c_j``.
-    """
-
-    def __init__(self, rows: _Rows, coefficients: list[Tensor]) -> None:
-        self.rows, self.coefficients = rows, coefficients
-        self.group = len(coefficients) // len(rows)
-        self.dims = np.array([one.shape[1] for one in coefficients])
-
-    @property
-    def size(self) -> int:
-        """Coordinates of the space they lie in."""
-        return self.rows.width
-
-    def basis(self, head: int) -> Float[Tensor, "E k"]:
-        """The basis of one head, in float32."""
-        (rows,) = self.rows.of(head // self.group, head // self.group + 1, torch.float32)
-        return rows.mT @ self.coefficients[head].float()
-
-    def shared(self) -> Float[np.ndarray, "H H"]:
-        """``||U_i^T U_j||_F^2`` of all pairs."""
-        ends = np.concatenate(([0], np.cumsum(self.dims)))
-        if not ends[-1]:
-            return np.zeros((len(self.dims), len(self.dims)))
-        products = self._by_rows() if self.group > 1 else self._by_bases()
-        total = np.zeros((len(self.dims), len(self.dims)))
-        for start, stop, block in products:
-            down = np.add.reduceat(block, (ends[start:stop] - ends[start]).clip(max=len(block) - 1), axis=0)
-            both = np.add.reduceat(down, ends[:-1].clip(max=int(ends[-1]) - 1), axis=1)
-            total[start:stop] = both
-        nothing = self.dims == 0
-        total[nothing], total[:, nothing] = 0, 0
-        return total
-
-    def _by_bases(self) -> Iterator[tuple[int, int, Float[np.ndarray, "m n"]]]:
-        """Squared products of some heads' bases with all, in float32: the sums of products of one large matrix."""
-        joined = torch.cat([self.basis(head).mT for head in range(len(self.dims))])
-        ends = np.concatenate(([0], np.cumsum(self.dims)))
-        for start in range(0, len(self.dims), _HEADS_AT_ONCE):
-            stop = min(start + _HEADS_AT_ONCE, len(self.dims))
-            block = joined[ends[start] : ends[stop]] @ joined.mT
-            yield start, stop, block.square_().numpy()
-
-    def _by_rows(self) -> Iterator[tuple[int, int, Float[np.ndarray, "m n"]]]:
-        """The same through the products of the shared rows."""
-        every = self.rows.of(0, len(self.rows), torch.float64)
-        count, rank, _ = every.shape
-        grams = (every.flatten(0, 1) @ every.flatten(0, 1).mT).unflatten(0, (count, rank)).unflatten(2, (count, rank))
-        stacks = [torch.cat(self.coefficients[g * self.group : (g + 1) * self.group], dim=1) for g in range(count)]
-        for g in range(count):
-            row = torch.cat([stacks[g].mT @ grams[g, :, other] @ stacks[other] for other in range(count)], dim=1)
-            if len(row):
-                yield g * self.group, (g + 1) * self.group, row.square_().numpy()
 
 
 def qk_forms(weights: LayerWeights) -> Forms:
@@ -260,12 +179,6 @@ def ranks_of(singular_values: Float[Tensor, "N S"], size: int) -> list[Ranks]:
         energy_rank(singular_values=singular_values, fraction=0.99).tolist(),
     )
     return [Ranks(*row) for row in zip(*columns, strict=True)]
-
-
-def _triangle(shared: Float[np.ndarray, "A D"] | None) -> Float[Tensor, "E A"] | None:
-    if shared is None:
-        return None
-    return torch.linalg.qr(torch.from_numpy(shared).to(torch.float64).mT, mode="r").R
 
 
 def _width(block: Float[np.ndarray, "n R A"], shared: Float[np.ndarray, "A D"] | None) -> int:

@@ -19,7 +19,7 @@ from rankwise.need import NeedSource
 
 if TYPE_CHECKING:
     from rankwise.models import RunSanity
-    from rankwise.need import Need, NeedAsked, NeedMeasurement, NeedReport, NeedSettings
+    from rankwise.need import NeedAsked, NeedMeasurement, NeedReport, NeedSettings
 
 
 def need(
@@ -33,7 +33,7 @@ def need(
     text: tuple[Path, ...] = (),
     layers: tuple[int, ...] = (),
     length: int | None = None,
-    texts: int | None = None,
+    pieces: int | None = None,
     target: float = 0.1,
     candidates: int | None = None,
     similarity: Literal["cosine", "dot"] = "cosine",
@@ -65,7 +65,7 @@ def need(
         text: With --model: text files (UTF-8).
         layers: With --model: only these attention blocks, counted from 0.
         length: With --model: tokens of a text; 256 if not given, fewer where the model has no more positions.
-        texts: With --model: number of texts of that length to take; 32 if not given.
+        pieces: With --model: how many pieces of text at most; 32 if not given.
         target: The error to reach, between 0 and 1.
         candidates: Keys a query chooses among; more make the search harder (default: the paper's 16, fewer where the
             data have no more).
@@ -100,15 +100,15 @@ def need(
     if model is not None:
         if queries is not None or tensor is not None or query_tensor is not None:
             raise InvalidInputError("--queries, --tensor, --query-tensor: not with --model, whose inputs are measured")
-        found, source, sanity = _of_model(model, text, layers, length, texts, settings)
+        found, source, sanity = _of_model(model, text, layers, length, pieces, settings)
     else:
         sanity = None
         assert vectors is not None
-        of_model = {"--text": text or None, "--layers": layers or None, "--length": length, "--texts": texts}
+        of_model = {"--text": text or None, "--layers": layers or None, "--length": length, "--pieces": pieces}
         for option in (option for option, value in of_model.items() if value is not None):
             raise InvalidInputError(f"{option}: only with --model, got a file of vectors")
         found, source = _of_vectors(vectors, queries, tensor, query_tensor, settings)
-    report = replace(need_report(found, source), sanity=sanity)
+    report = replace(need_report(found, settings, source), sanity=sanity)
     if output is not None:
         report.write(output)
     if figure is not None:
@@ -125,7 +125,7 @@ def need(
 
 def _of_vectors(
     path: Path, queries: Path | None, tensor: str | None, query_tensor: str | None, settings: NeedSettings
-) -> tuple[list[Need], NeedSource]:
+) -> tuple[list[NeedMeasurement], NeedSource]:
     from rankwise.need import measure_need, read_vectors, tensor_names
 
     query_file = queries if queries is not None else path if query_tensor is not None else None
@@ -153,12 +153,12 @@ def _of_model(
     text: tuple[Path, ...],
     layers: tuple[int, ...],
     length: int | None,
-    texts: int | None,
+    pieces: int | None,
     settings: NeedSettings,
-) -> tuple[list[Need], NeedSource, RunSanity]:
+) -> tuple[list[NeedMeasurement], NeedSource, RunSanity]:
     if not text:
         raise InvalidInputError("--model: expected --text FILE with it, to have something to run the model on")
-    limit = 32 if texts is None else require_int("--texts", texts, minimum=1)
+    limit = 32 if pieces is None else require_int("--pieces", pieces, minimum=1)
     from rankwise.cli.reading_texts import read_pieces
     from rankwise.models import load_running, run_sanity
     from rankwise.need import measure_model_need

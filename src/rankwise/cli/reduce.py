@@ -32,8 +32,10 @@ def reduce(
     every: int = 1,
     calibration: int = 16,
     heal: float = 0.0,
+    heal_tokens: int = 0,
     context: int = 1024,
     recall: bool = True,
+    format: Literal["latents", "mla"] = "latents",
     frontier: bool = False,
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
     figure: Path | None = None,
@@ -65,9 +67,11 @@ def reduce(
         pieces: How many pieces or records at most.
         every: Use every so-manieth piece of --text.
         calibration: How many pieces of --calibrate, spread evenly over it.
-        heal: Minutes to train the new factors against the original model, on the texts that teach.
+        heal: Minutes to train the new factors against the original model, on all texts that teach.
+        heal_tokens: Instead: how many tokens to train them on, with the same result on every run.
         context: Tokens before generation is measured; 0 leaves it out.
         recall: Try whether the model still copies from its context.
+        format: What --out holds: latents, for rankwise.load_reduced, or a DeepSeek-V2 that transformers loads alone.
         frontier: Measure all methods at several shares.
         out: A new folder for the reduced model.
         figure: Also draw the frontier: this name with .png, .svg and .csv (extra report; needs --frontier).
@@ -81,7 +85,7 @@ def reduce(
 
     options = ReductionOptions(
         keep=keep, rank=rank, tolerance=tolerance, method=method, allocation="uniform" if uniform else "allocated",
-        heal=heal, context=context, recall=recall, frontier=frontier,
+        heal=heal, heal_tokens=heal_tokens, context=context, recall=recall, form=format, frontier=frontier,
     )  # fmt: skip
     require_int("--every", every, minimum=1)
     require_int("--calibration", calibration, minimum=1)
@@ -151,14 +155,24 @@ def pieces_to_run(
 
 
 def divided(measuring: MaskedPieces, teaching: MaskedPieces | None, calibration: int, *, choosing: bool) -> Texts:
-    """Pieces that teach, choose and measure; where none only teach, the first quarter does, and an eighth chooses."""
+    """Pieces that teach, choose and measure; where none only teach, the first quarter does, and an eighth chooses.
+
+    - ``calibration``: how many of ``teaching``, spread evenly, directions are learned on; healing reads all of it but
+      what chooses.
+    """
     from rankwise.reduce import Texts
 
     if teaching is not None:
         count = min(calibration, len(teaching))
         spread = [int((at + 0.5) * len(teaching) / count) for at in range(count)]
-        chosen = teaching.pick([one for one in range(len(teaching)) if one not in spread][::4]) if choosing else None
-        return Texts(teaching.pick(spread), chosen, measuring)
+        choice = [one for one in range(len(teaching)) if one not in spread][::4] if choosing else []
+        if choosing and not choice:
+            raise InvalidInputError(
+                f"--calibrate: expected more than {calibration} pieces (--calibration), some to choose the share, got "
+                f"{len(teaching)}"
+            )
+        healing = teaching.pick([one for one in range(len(teaching)) if one not in choice])
+        return Texts(teaching.pick(spread), teaching.pick(choice) if choosing else None, measuring, healing)
     first = max(1, len(measuring) // 4)
     second = first + (max(1, len(measuring) // 8) if choosing else 0)
     if len(measuring) - second < 1:

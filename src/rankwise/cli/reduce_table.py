@@ -76,5 +76,6 @@ def _details(report: Reduction, out_folder: Path | None) -> list[str]:
     lines.append(f"Not tested: {'; '.join(report.not_tested)}.")
     lines += [f"Untouched: {item.what}: {item.reason}." for item in report.untouched[:5]]
     if out_folder is not None:
-        lines.append(f'Written: {out_folder} ({report.stored}). Load it: rankwise.load_reduced("{out_folder}")')
+        load = "rankwise.load_reduced" if report.form == "latents" else "AutoModelForCausalLM.from_pretrained"
+        lines.append(f'Written: {out_folder} ({report.stored}). Load it: {load}("{out_folder}")')
     return lines

@@ -4,7 +4,6 @@ from .document import NeedReport as NeedReport
 from .document import NeedSource as NeedSource
 from .document import read_need as read_need
 from .forms import intrinsic_dimension as intrinsic_dimension
-from .measurement import Need as Need
 from .measurement import NeedSettings as NeedSettings
 from .measurement import measure_need as measure_need
 from .model import measure_model_need as measure_model_need

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rankwise.measure import smallest
+from rankwise.need.document import NeedPoint
 from rankwise.need.forms import Form
 from rankwise.need.retrieval import (
     CandidateSets,
@@ -26,6 +27,19 @@ class CurvePoint:
     error: Interval
     recall: Interval
     form: str
+
+    def plain(self) -> NeedPoint:
+        """As it stands in the report."""
+        return NeedPoint(
+            rank=self.rank,
+            form=self.form,
+            error=self.error.value,
+            error_low=self.error.low,
+            error_high=self.error.high,
+            recall=self.recall.value,
+            recall_low=self.recall.low,
+            recall_high=self.recall.high,
+        )
 
 
 Retriever = Callable[[int], Retrieved]

@@ -71,7 +71,11 @@ class HeadNeed:
 
 @dataclass(frozen=True, kw_only=True)
 class NeedMeasurement:
-    """One set of vectors."""
+    """The need of one set of vectors, with its interval.
+
+    ``need`` is the smallest rank with an error of at most the target. Its interval comes from the bootstrap interval of
+    the error: the smallest ranks whose lower and upper ends meet the target.
+    """
 
     name: Words
     """What was measured."""
@@ -82,31 +86,31 @@ class NeedMeasurement:
     queries: int
     """Number of queries."""
     own_queries: bool
-    """Whether the queries are vectors of their own, or the keys ask for each other."""
+    """Whether the keys ask for each other; False where queries were given."""
     candidates: int
     """Keys that a query chooses among."""
     need: int
-    """The smallest rank whose error meets the target; ``need_low`` and ``need_high`` by the ends of its interval."""
+    """By the best forms."""
     need_low: int
     """Lower end of the need's interval."""
     need_high: int
     """Upper end of the need's interval."""
     need_svd: int
-    """Need with SVD forms alone."""
+    """By query-weighted SVD without training."""
     need_pca: int
-    """Need with PCA forms alone."""
+    """By the principal components of the keys."""
     need_random: int
-    """Need with random projections."""
+    """By random projections."""
     need_isotropic: int
-    """Need of vectors with all directions equally likely."""
+    """Of isotropic vectors of the same dimension among as many candidates."""
     participation_ratio: IntrinsicDimensions
-    """Effective dimensions of keys and queries."""
+    """Of keys and of queries."""
     by_candidates: tuple[CandidatesNeed, ...]
     """The need with other numbers of candidates."""
     curves: dict[str, tuple[NeedPoint, ...]]
     """By family of forms: best, svd, pca, random."""
     isotropic: tuple[IsotropicPoint, ...]
-    """Errors and bounds for isotropic vectors, per rank."""
+    """The worst case beside the curves, rank by rank."""
     notes: tuple[Words, ...]
     """What a reader of the numbers should know."""
     heads: tuple[HeadNeed, ...] = ()
@@ -141,15 +145,15 @@ class NeedSource:
     """Where the vectors came from: files of vectors, or a model's attention inputs on texts."""
 
     kind: str
-    """Vectors, or the inputs of a model's attention."""
+    """``"vectors"`` of files or memory, or ``"attention inputs"`` of a model."""
     keys: Words | None = None
-    """File of the keys."""
+    """Name of the file of keys; None, as the next three, for a model."""
     keys_in_file: int | None = None
-    """Rows in that file."""
+    """Rows in that file, of which some may have been drawn."""
     queries: Words | None = None
     """File of the queries."""
     queries_in_file: int | None = None
-    """Rows in that file."""
+    """Rows in that file, of which some may have been drawn."""
     model: Words | None = None
     """Name of the model."""
     text: tuple[Words, ...] | None = None

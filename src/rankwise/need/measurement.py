@@ -27,8 +27,8 @@ from torch.nn.functional import normalize
 
 from rankwise.errors import InvalidInputError, ShapeError, require_choice, require_int, require_number
 from rankwise.need.best_form import BestForms
-from rankwise.need.curves import CurvePoint, RankCurve, isotropic_ranks, nested, rank_grid, smallest_rank
-from rankwise.need.document import CandidatesNeed, HeadNeed, IsotropicPoint
+from rankwise.need.curves import RankCurve, isotropic_ranks, nested, rank_grid, smallest_rank
+from rankwise.need.document import CandidatesNeed, IntrinsicDimensions, IsotropicPoint, NeedMeasurement
 from rankwise.need.forms import balanced_form, intrinsic_dimension, moments, pca_form, random_form
 from rankwise.need.isotropic import isotropic_error, isotropic_need
 from rankwise.need.retrieval import CandidateSets, Interval, Pool, draw_candidates
@@ -74,51 +74,6 @@ class NeedSettings:
         require_int("seed", self.seed, minimum=0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Need:
-    """The measurement. ``need`` is the smallest rank with an error of at most the target; its interval comes from the
-    bootstrap interval of the error: the smallest ranks whose lower and upper ends meet the target."""
-
-    name: str
-    """What was measured."""
-    dim: int
-    """Dimension of the vectors."""
-    keys: int
-    """Number of keys."""
-    queries: int
-    """Number of queries."""
-    own_queries: bool
-    """Whether keys are their own queries."""
-    candidates: int
-    """Keys that a query chooses among."""
-    settings: NeedSettings
-    """What was asked for."""
-    need: Interval
-    """Smallest rank that meets the target, with its interval."""
-    need_svd: int
-    """Need with SVD forms alone."""
-    need_pca: int
-    """Need with PCA forms alone."""
-    need_random: int
-    """Need with random projections."""
-    need_isotropic: int
-    """Need of vectors with all directions equally likely."""
-    key_dimension: float
-    """Participation ratio of the keys."""
-    query_dimension: float
-    """Participation ratio of the queries."""
-    curves: dict[str, list[CurvePoint]]
-    """Errors per rank, for each kind of form."""
-    isotropic: list[IsotropicPoint]
-    """Errors and bounds for isotropic vectors, per rank."""
-    by_candidates: list[CandidatesNeed]
-    """The need with other numbers of candidates."""
-    notes: list[str]
-    """What a reader of the numbers should know."""
-    heads: tuple[HeadNeed, ...] = ()
-    """Needs of the heads' own choices."""
-
-
 def measure_need(
     keys: Shaped[Tensor, "..."],
     queries: Shaped[Tensor, "..."] | None = None,
@@ -126,7 +81,7 @@ def measure_need(
     settings: NeedSettings | None = None,
     name: str = "vectors",
     progress: Progress = silent,
-) -> Need:
+) -> NeedMeasurement:
     """Measure ``keys`` [K, D] with ``queries`` [Q, D]; without queries the keys ask for each other."""
     settings = settings or NeedSettings()
     own = queries is None
@@ -167,29 +122,29 @@ def measure_need(
     by_candidates = _by_candidates(test, candidates, dim, settings, best, generator)
     done("other numbers of candidates")
     ranks = sorted({*rank_grid(dim), int(need.value), int(need.low), int(need.high)})
-    points = {kind: [curve.at(rank) for rank in ranks] for kind, curve in curves.items()}
+    points = {kind: tuple(curve.at(rank).plain() for rank in ranks) for kind, curve in curves.items()}
     done("intervals")
     isotropic = [_isotropic_point(dim, rank, candidates, settings.heads) for rank in isotropic_ranks(ranks, dim)]
     done("isotropic")
-    return Need(
-        name=name,
+    return NeedMeasurement(
+        name="".join(character if character.isprintable() else "\ufffd" for character in name),
         dim=dim,
         keys=len(keys),
         queries=len(asking),
         own_queries=own,
         candidates=candidates,
-        settings=settings,
-        need=need,
+        need=int(need.value),
+        need_low=int(need.low),
+        need_high=int(need.high),
         need_svd=plain["svd"],
         need_pca=plain["pca"],
         need_random=plain["random"],
         need_isotropic=isotropic_need(dim, candidates, settings.target),
-        key_dimension=intrinsic_dimension(scaled),
-        query_dimension=intrinsic_dimension(asking),
+        participation_ratio=IntrinsicDimensions(keys=intrinsic_dimension(scaled), queries=intrinsic_dimension(asking)),
+        by_candidates=tuple(by_candidates),
         curves=points,
-        isotropic=isotropic,
-        by_candidates=by_candidates,
-        notes=_notes(training, candidates, centred),
+        isotropic=tuple(isotropic),
+        notes=tuple(_notes(training, candidates, centred)),
     )
 
 

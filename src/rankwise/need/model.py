@@ -21,7 +21,8 @@ from torch import Tensor
 
 from rankwise.errors import InvalidInputError
 from rankwise.models import AttentionCall, RunningModel
-from rankwise.need.measurement import STAGES, Need, NeedSettings, measure_need
+from rankwise.need.document import NeedMeasurement
+from rankwise.need.measurement import STAGES, NeedSettings, measure_need
 from rankwise.need.per_head import head_needs
 from rankwise.need.vectors import LARGEST_DIM
 from rankwise.progress import Progress, silent
@@ -34,13 +35,13 @@ def measure_model_need(
     settings: NeedSettings | None = None,
     blocks: Collection[int] | None = None,
     progress: Progress = silent,
-) -> list[Need]:
+) -> list[NeedMeasurement]:
     """Measure the attention inputs of ``blocks`` (default: all, counted from 0 in the order they run)."""
     names = running.attention_names()
     for block in blocks or ():
         if not 0 <= block < len(names):
             raise InvalidInputError(f"layers: expected numbers from 0 to {len(names) - 1}, got {block}")
-    found: list[Need] = []
+    found: list[NeedMeasurement] = []
 
     def visit(call: AttentionCall) -> None:
         if blocks is not None and call.index not in blocks:

@@ -13,6 +13,8 @@ from .latent import LatentAttention as LatentAttention
 from .norms import UnitNorm as UnitNorm
 from .rotary import rotate as rotate
 from .rotary import rotation as rotation
+from .threads import one_thread as one_thread
+from .threads import one_thread_each as one_thread_each
 from .tokens import TokenModel as TokenModel
 from .transformer import Transformer as Transformer
 from .transformers_attention import register_attention as register_attention

@@ -35,7 +35,7 @@ class Sizes(Settings):
     """The sizes of a preset; ``dim / rank`` heads."""
 
     dim: int
-    """Dimension of the residual stream."""
+    """Of the points and of the layers."""
     points: int
     """Points of a sequence."""
     layers: tuple[int, ...] = (1, 3)
@@ -47,9 +47,9 @@ class Sizes(Settings):
     passes: int
     """How often each of them is trained on."""
     feedforward: int
-    """Hidden width."""
+    """Hidden width of each block."""
     lr: float = 0.005
-    """Learning rate."""
+    """Peak learning rate."""
     batch: int = 64
     """Sequences per update."""
 

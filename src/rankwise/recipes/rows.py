@@ -23,7 +23,7 @@ class ResultRow:
     protocol: str
     """The training protocol."""
     dim: int
-    """Dimension of the residual stream."""
+    """Dimension of the vectors that the layers read and write."""
     points: int
     """Tokens per example."""
     layers: int
@@ -31,7 +31,7 @@ class ResultRow:
     heads: int
     """Query heads."""
     rank: int
-    """Coordinates of a query or key of one head."""
+    """Of each head's query-key form."""
     seed: int
     """Which repetition it is."""
     sequences: int

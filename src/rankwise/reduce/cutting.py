@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rankwise.errors import InvalidInputError
 from rankwise.progress import Progress, silent
 from rankwise.reduce.allocation import allocated_ranks, uniform_ranks
-from rankwise.reduce.bottleneck import Bottleneck, bottleneck
+from rankwise.reduce.bottleneck import Bottleneck, Metric, bottleneck
 from rankwise.reduce.calibration import Samples
 from rankwise.reduce.head_modules import HeadPlan, empty_head_plan, head_modules, head_plan
 from rankwise.reduce.latent_modules import (
@@ -27,10 +27,11 @@ from rankwise.reduce.latent_modules import (
 from rankwise.reduce.linear_modules import replaced
 from rankwise.reduce.methods import METHODS, MethodName
 from rankwise.reduce.methods.vectors import ModelVectors
+from rankwise.reduce.mla_modules import MlaPlan, mla_modules
 from rankwise.reduce.sites import Site
 
 Allocation = Literal["allocated", "uniform"]
-Cut: TypeAlias = LatentPlan | HeadPlan
+Cut: TypeAlias = LatentPlan | HeadPlan | MlaPlan
 
 
 @dataclass(frozen=True)
@@ -50,22 +51,41 @@ def find_directions(
     progress: Progress = silent,
 ) -> list[Directions]:
     """Every direction of every vector that can be cut, by ``method``."""
-    answer = []
+    metrics = find_metrics(model, sites, samples, method, progress=progress)
+    return [Directions(site, tuple(bottleneck(one) for one in each)) for site, each in zip(sites, metrics, strict=True)]
+
+
+def find_metrics(
+    model: nn.Module,
+    sites: Sequence[Site],
+    samples: Sequence[Samples] | None,
+    method: MethodName,
+    *,
+    progress: Progress = silent,
+) -> Iterator[tuple[Metric, ...]]:
+    """What ``method`` knows of the vectors of each site, in the order of ``sites``."""
     for at, site in enumerate(sites):
         progress(f"directions by {method}", at, len(sites))
         vectors = _vectors(model, site, None if samples is None else samples[at])
-        answer.append(Directions(site, tuple(bottleneck(METHODS[method].metric(one)) for one in vectors)))
+        yield tuple(METHODS[method].metric(one) for one in vectors)
     progress(f"directions by {method}", len(sites), len(sites))
-    return answer
 
 
 def budget(sites: Sequence[Site], keep: float) -> int:
     """How many directions a share ``keep`` leaves: of the cached numbers, or of the coordinates that can be cut."""
     if not 0 < keep <= 1:
         raise InvalidInputError(f"--keep: expected a share above 0, at most 1, got {keep:g}")
-    whole = sum(site.cached_numbers if site.kind != "heads" else sum(_sizes(site)) for site in sites)
-    fixed = sum(site.shared_key for site in sites)
-    return max(len(sites), round(keep * whole) - fixed)
+    return round(keep * _whole(sites)) - sum(site.shared_key for site in sites)
+
+
+def require_possible(sites: Sequence[Site], *, keep: float | None, rank: int | None) -> None:
+    """Refuse a rank or a share that these sites cannot have, before anything long begins."""
+    sizes = [size for site in sites for size in _sizes(site)]
+    if rank is not None and not 1 <= rank <= max(sizes):
+        raise InvalidInputError(f"--rank: expected 1 to {max(sizes)}, the size of the vectors that are cut, got {rank}")
+    if keep is not None and budget(sites, keep) < len(sizes):
+        least = (len(sizes) + sum(site.shared_key for site in sites)) / _whole(sites)
+        raise InvalidInputError(f"--keep: expected at least {least:.3g}, one direction per vector, got {keep:g}")
 
 
 def cut_to(
@@ -79,9 +99,6 @@ def cut_to(
     """Cuts with ``total`` directions in all, or ``rank`` in every latent or head."""
     spectra = [one.spectrum for each in directions for one in each.found]
     if rank is not None:
-        most = max(map(len, spectra))
-        if not 1 <= rank <= most:
-            raise InvalidInputError(f"--rank: expected 1 to {most}, the size of the vectors that are cut, got {rank}")
         ranks = tuple(min(rank, len(one)) for one in spectra)
     else:
         assert total is not None
@@ -102,18 +119,20 @@ def empty_cut(model: nn.Module, site: Site, ranks: Sequence[int]) -> Cut:
 
 def cut_ranks(cut: Cut) -> tuple[int, ...]:
     """The ranks of a cut's vectors, in the order of ``Directions.found``."""
+    if isinstance(cut, MlaPlan):
+        return (cut.shape.cached,)
     return (cut.rank,) if isinstance(cut, LatentPlan) else (*(cut.key_ranks or ()), *cut.value_ranks)
 
 
 def modules_of(model: nn.Module, cuts: Sequence[Cut]) -> dict[str, nn.Module]:
     """The modules of all cuts under the paths of those they replace."""
-    return {
-        path: module
-        for cut in cuts
-        for path, module in (
-            latent_modules(model, cut) if isinstance(cut, LatentPlan) else head_modules(model, cut)
-        ).items()
-    }
+    return {path: module for cut in cuts for path, module in _modules(model, cut).items()}
+
+
+def _modules(model: nn.Module, cut: Cut) -> Mapping[str, nn.Module]:
+    if isinstance(cut, MlaPlan):
+        return mla_modules(model, cut)
+    return latent_modules(model, cut) if isinstance(cut, LatentPlan) else head_modules(model, cut)
 
 
 @dataclass(frozen=True)
@@ -166,8 +185,15 @@ def _cut(model: nn.Module, directions: Directions, ranks: Sequence[int]) -> Cut:
     return head_plan(model, site, found[:heads], ranks[:heads], found[heads:], ranks[heads:])
 
 
+def _whole(sites: Sequence[Site]) -> int:
+    """What a share is a share of."""
+    return sum(site.cached_numbers if site.kind != "heads" else sum(_sizes(site)) for site in sites)
+
+
 def _sizes(site: Site) -> list[int]:
-    """Coordinates of the vectors that ``_vectors`` lists for a block of heads."""
+    """Coordinates of the vectors that ``_vectors`` lists."""
+    if site.kind != "heads":
+        return [site.cached_numbers - site.shared_key]
     keys = [site.k.index.shape[1]] * len(site.k.index) if site.cut_keys else []
     return keys + [site.v.index.shape[1]] * len(site.v.index)
 

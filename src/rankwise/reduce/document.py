@@ -62,8 +62,8 @@ class GenerationReport:
 
     context: int
     tokens_per_second: Change
-    peak_megabytes: Change
-    """Memory that generation took on top of the loaded model, at its peak."""
+    peak_megabytes: Change | None
+    """Memory that reading the context and generating took on top of the loaded model; None where it is not known."""
     cache_bytes: Change
     """Of the tensors in the cache, counted."""
 
@@ -136,6 +136,8 @@ class Reduction:
     """How directions were chosen."""
     allocation: Literal["allocated", "uniform"]
     """Whether every layer keeps the same share."""
+    form: Literal["latents", "mla"]
+    """Latents that are rebuilt before rotation, or the form of DeepSeek-V2."""
     keep: float | None
     """The share asked for or chosen; None where a rank was given."""
     rank: int | None
@@ -196,11 +198,10 @@ class Reduction:
             rows.append(("coordinates of heads", self.kept_coordinates))
         if self.generation is not None:
             of, context = self.generation, self.generation.context
-            rows += [
-                (f"bytes of the cache at {context} tokens", of.cache_bytes),
-                (f"megabytes at the peak, {context} tokens", of.peak_megabytes),
-                (f"tokens per second after {context} tokens", of.tokens_per_second),
-            ]
+            rows.append((f"bytes of the cache at {context} tokens", of.cache_bytes))
+            if of.peak_megabytes is not None:
+                rows.append((f"megabytes at the peak, {context} tokens", of.peak_megabytes))
+            rows.append((f"tokens per second after {context} tokens", of.tokens_per_second))
         rows += [(f"copied right, {one.context} tokens", one.accuracy) for one in self.recall]
         return rows
 

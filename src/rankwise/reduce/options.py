@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from rankwise.errors import InvalidInputError, require_int, require_number
 from rankwise.reduce.cutting import Allocation
 from rankwise.reduce.methods import MethodName
+
+Form = Literal["latents", "mla"]
+FRONTIER_SHARES = (0.75, 0.5, 0.375, 0.25)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +28,15 @@ class ReductionOptions:
     allocation: Allocation = "allocated"
     """Whether every layer keeps the same share."""
     heal: float = 0.0
-    """Minutes."""
+    """Minutes of healing, turned into tokens by the time of one step here; 0 for none."""
+    heal_tokens: int = 0
+    """Instead: tokens to heal on, the same on every machine."""
     context: int = 1024
     """Tokens before generation is measured; 0 leaves it out."""
     recall: bool = True
     """Whether copying is tried."""
+    form: Form = "latents"
+    """How keys and values are kept: latents that are rebuilt before rotation, or as DeepSeek-V2 does it."""
     frontier: bool = False
     """Whether all methods are measured at several shares."""
 
@@ -44,4 +52,12 @@ class ReductionOptions:
         if self.tolerance is not None:
             require_number("--tolerance", self.tolerance, minimum=0)
         require_number("--heal", self.heal, minimum=0)
+        require_int("--heal-tokens", self.heal_tokens, minimum=0)
+        if self.heal and self.heal_tokens:
+            raise InvalidInputError("expected --heal MINUTES or --heal-tokens N, got both")
         require_int("--context", self.context, minimum=0)
+
+    @property
+    def heals(self) -> bool:
+        """Whether the new factors are trained."""
+        return bool(self.heal or self.heal_tokens)

@@ -30,9 +30,14 @@ def copy_accuracy(model: Any, vocabulary: int, length: int, *, seed: int = 0) ->
     return float((logits.argmax(-1) == tokens[0, half + 1 :]).double().mean())
 
 
+def recall_lengths(running: RunningModel) -> list[int]:
+    """The lengths that the model has positions for."""
+    return [length for length in LENGTHS if running.longest is None or length <= running.longest]
+
+
 def copy_accuracies(running: RunningModel, progress: Progress = silent) -> list[tuple[int, float]]:
     """``(length, accuracy)`` at every length that the model has positions for."""
-    lengths = [length for length in LENGTHS if running.longest is None or length <= running.longest]
+    lengths = recall_lengths(running)
     found = []
     for at, length in enumerate(lengths):
         progress("recall", at, len(lengths))

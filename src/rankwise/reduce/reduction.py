@@ -7,6 +7,7 @@ measure.
 from __future__ import annotations
 
 import hashlib
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ import torch
 from rankwise.errors import InvalidInputError
 from rankwise.models import RunningModel, load_running
 from rankwise.progress import Progress, silent
+from rankwise.reduce.bottleneck import Metric
 from rankwise.reduce.calibration import Samples, collect
 from rankwise.reduce.cost import ModelReading, cost_of, measure_pieces
 from rankwise.reduce.cutting import (
@@ -29,30 +31,39 @@ from rankwise.reduce.cutting import (
     cut_model,
     cut_to,
     find_directions,
+    find_metrics,
+    require_possible,
     round_factors,
 )
 from rankwise.reduce.document import CostReport, FrontierPoint, HealingReport, Reduction
+from rankwise.reduce.expected_time import expected_minutes
 from rankwise.reduce.generation import compare_generation
-from rankwise.reduce.healing import heal
+from rankwise.reduce.healing import heal, tokens_within
 from rankwise.reduce.methods import METHODS, MethodName
-from rankwise.reduce.options import ReductionOptions
+from rankwise.reduce.mla_modules import mla_plan, require_mla
+from rankwise.reduce.mla_shape import best_shape, mla_directions
+from rankwise.reduce.options import FRONTIER_SHARES, ReductionOptions
 from rankwise.reduce.pieces import MaskedPieces
 from rankwise.reduce.recall import copy_accuracies, recall_reports
 from rankwise.reduce.saved import factor_dtype, require_new, save_reduced, use_fast_attention
 from rankwise.reduce.sites import Sites, attention_sites
 from rankwise.reduce.summary import Measured, parameter_count, readme_of, summary
 
-FRONTIER_SHARES = (0.75, 0.5, 0.375, 0.25)
 _CHOICES = tuple(share / 20 for share in range(1, 20))
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Pieces that teach, pieces that choose (None where nothing is chosen) and pieces that measure."""
+    """Pieces by what they are for; those of ``evaluation`` are in no other part."""
 
     calibration: MaskedPieces
+    """That teach directions."""
     selection: MaskedPieces | None
+    """That choose a share; None where nothing is chosen."""
     evaluation: MaskedPieces
+    """That measure."""
+    healing: MaskedPieces | None = None
+    """That the new factors are trained on: all that teach; None: those of ``calibration``."""
 
 
 def reduce_model(
@@ -69,7 +80,7 @@ def reduce_model(
     """
     if out is not None:
         require_new(out)
-    if read_texts is None and (options.method != "weights" or options.keep is options.rank is None or options.heal):
+    if read_texts is None and (options.method != "weights" or options.keep is options.rank is None or options.heals):
         raise InvalidInputError(
             "expected texts to run the model on (--text FILE), got none; without texts: --method weights with "
             "--keep or --rank"
@@ -79,8 +90,12 @@ def reduce_model(
     running = load_running(model)
     use_fast_attention(running.model)
     texts = None if read_texts is None else read_texts(running)
-    with _work_folder(out, running, texts) as folder, torch.no_grad():
-        work = _Cutting(running, attention_sites(running), options, texts, folder, progress)
+    found = attention_sites(running)
+    require_possible(found.sites, keep=options.keep, rank=options.rank)
+    if options.form == "mla":
+        require_mla(running.model, found.sites)
+    with _work_folder(out, running, options, texts) as folder, torch.no_grad():
+        work = _Cutting(running, found, options, texts, folder, progress)
         return _measured(work, started, out)
 
 
@@ -89,7 +104,8 @@ def _measured(work: _Cutting, started: float, out: Path | None) -> Reduction:
     running, options, texts, progress = work.running, work.options, work.texts, work.progress
     model = running.model
     if texts is not None:
-        _estimate_time(work, texts)
+        minutes = expected_minutes(running, options, texts.calibration, texts.selection, texts.evaluation)
+        progress(f"about {max(1, round(minutes))} min in all", 0, 1)
     keep = work.chosen_share() if options.tolerance is not None else options.keep
     cuts = work.cuts(options.method, keep)
     original = None if texts is None else work.read(texts.evaluation, "measure the original")
@@ -101,7 +117,7 @@ def _measured(work: _Cutting, started: float, out: Path | None) -> Reduction:
         cost = healing = None
         if texts is not None and original is not None:
             cost = cost_of(work.read(texts.evaluation, "measure the reduced model"), original)
-            if options.heal:
+            if options.heals:
                 healing = _healed(work, installed, texts, cost.cost)
                 cost = cost_of(work.read(texts.evaluation, "measure the healed model"), original)
         recalled = recall_reports(recall, copy_accuracies(running, progress)) if recall else ()
@@ -129,7 +145,9 @@ def _measured(work: _Cutting, started: float, out: Path | None) -> Reduction:
         )
         if out is not None:
             progress(f"write {out.name}", 0, 1)
-            save_reduced(out, running, installed, readme=readme_of(report), reduction=report.to_json())
+            save_reduced(
+                out, running, installed, form=options.form, readme=readme_of(report), reduction=report.to_json()
+            )
     return report
 
 
@@ -147,9 +165,10 @@ class _Cutting:
     ) -> None:
         self.running, self.found, self.options = running, found, options
         self.texts, self.folder, self.progress = texts, folder, progress
-        self.dtype = factor_dtype(running.path)
+        self.dtype = factor_dtype(running.path, options.form)
         self._samples: list[Samples] | None = None
         self._directions: dict[MethodName, list[Directions]] = {}
+        self._metrics: dict[MethodName, list[Metric]] = {}
 
     def read(self, pieces: MaskedPieces, what: str) -> ModelReading:
         """What the model as it stands makes of ``pieces``."""
@@ -158,12 +177,45 @@ class _Cutting:
     def cuts(self, method: MethodName, keep: float | None) -> list[Cut]:
         """The cut to a share, or, where that is None, to the rank of the options."""
         model, sites = self.running.model, self.found.sites
+        if self.options.form == "mla":
+            return self._mla_cuts(method, keep)
         if method not in self._directions:
-            samples = None if METHODS[method].needs == "nothing" else self._calibrated()
-            self._directions[method] = find_directions(model, sites, samples, method, progress=self.progress)
+            self._directions[method] = find_directions(
+                model, sites, self._samples_for(method), method, progress=self.progress
+            )
         total = None if keep is None else budget(sites, keep)
         rank = self.options.rank if keep is None else None
         return cut_to(model, self._directions[method], total=total, rank=rank, allocation=self.options.allocation)
+
+    def _mla_cuts(self, method: MethodName, keep: float | None) -> list[Cut]:
+        """The cut in the form of DeepSeek-V2; how many rotations are dropped is tried out on texts that teach."""
+        model, sites = self.running.model, self.found.sites
+        if method not in self._metrics:
+            found = find_metrics(model, sites, self._samples_for(method), method, progress=self.progress)
+            self._metrics[method] = [metric for (metric,) in found]
+        total = round(keep * sites[0].cached_numbers) if keep is not None else self.options.rank
+        assert total is not None
+
+        def cut(slow: int) -> list[Cut]:
+            layers = [mla_directions(*pair, slow) for pair in zip(sites, self._metrics[method], strict=True)]
+            shape = best_shape(layers, slow, total)
+            return [mla_plan(model, layer, shape) for layer in layers]
+
+        frequencies = sites[0].k.index.shape[1] // 2
+        tried = [max(1, frequencies * share // 8) for share in (1, 2, 3, 4)]
+        if self.texts is None:
+            return cut(tried[1])
+        pieces, best = next(self.texts.calibration.passes()), (math.inf, tried[1])
+        for at, slow in enumerate(dict.fromkeys(tried)):
+            self.progress("choose frequencies without rotation", at, len(tried))
+            with cut_model(model, cut(slow), dtype=self.dtype):
+                losses = measure_pieces(self.running, pieces).losses
+            assert losses is not None
+            best = min(best, (float(losses.mean()), slow))
+        return cut(best[1])
+
+    def _samples_for(self, method: MethodName) -> list[Samples] | None:
+        return None if METHODS[method].needs == "nothing" else self._calibrated()
 
     def chosen_share(self) -> float:
         """The smallest share within the tolerance, by bisection on the pieces that choose."""
@@ -211,33 +263,43 @@ class _Cutting:
 
 
 def _healed(work: _Cutting, installed: Installed, texts: Texts, before: float) -> HealingReport:
-    with torch.enable_grad():
-        done = heal(
-            work.running, installed, texts.calibration, work.options.heal, folder=work.folder, progress=work.progress
-        )
+    pieces = texts.healing or texts.calibration
+    tokens = work.options.heal_tokens or _tokens_of_minutes(work, installed, pieces)
+    done = heal(work.running, installed, pieces, tokens, folder=work.folder, progress=work.progress)
     round_factors(installed.modules, work.dtype)
     return HealingReport(minutes=done.seconds / 60, steps=done.steps, tokens=done.tokens, before=before)
 
 
-def _estimate_time(work: _Cutting, texts: Texts) -> None:
-    """Say how long it will take, from one pass."""
-    start = time.monotonic()
-    measure_pieces(work.running, next(texts.calibration.passes()))
-    once = time.monotonic() - start
-    calibration, evaluation = (len(list(pieces.passes())) for pieces in (texts.calibration, texts.evaluation))
-    measured = 2 + (len(FRONTIER_SHARES) * len(METHODS) if work.options.frontier else 0)
-    minutes = once * (5 * calibration + measured * evaluation) / 60 + work.options.heal
-    work.progress(f"about {max(1, round(minutes))} min in all", 0, 1)
+def _tokens_of_minutes(work: _Cutting, installed: Installed, pieces: MaskedPieces) -> int:
+    """The tokens of ``--heal``, measured once: an interrupted healing goes on to the end that it began with."""
+    kept = None if work.folder is None else work.folder / "tokens.txt"
+    if kept is not None and kept.is_file():
+        return int(kept.read_text(encoding="utf-8"))
+    tokens = tokens_within(work.running, installed, pieces, work.options.heal)
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(str(tokens), encoding="utf-8")
+    return tokens
 
 
 @contextmanager
-def _work_folder(out: Path | None, running: RunningModel, texts: Texts | None) -> Iterator[Path | None]:
-    """Beside ``out``, for what an interrupted reduction goes on from; gone when the reduction is done."""
+def _work_folder(
+    out: Path | None, running: RunningModel, options: ReductionOptions, texts: Texts | None
+) -> Iterator[Path | None]:
+    """Beside ``out``, for what an interrupted reduction goes on from; gone when the reduction is done.
+
+    Its name holds a hash of all that decides what is kept there: the model's files, the options, the texts.
+    """
     if out is None or texts is None:
         yield None
         return
-    told = hashlib.sha256(str(running.path.resolve()).encode())
-    told.update(texts.calibration.tokens.numpy().tobytes())
+    path = running.path.resolve()
+    files = [path] if path.is_file() else sorted(path.iterdir())
+    told = hashlib.sha256(repr([(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]).encode())
+    told.update(repr(options).encode())
+    for pieces in (texts.calibration, texts.healing, texts.selection):
+        if pieces is not None:
+            told.update(pieces.tokens.numpy().tobytes() + pieces.mask.numpy().tobytes())
     folder = out.with_name(f".{out.name}.work-{told.hexdigest()[:12]}")
     yield folder
     shutil.rmtree(folder, ignore_errors=True)

@@ -29,6 +29,8 @@ from rankwise.models import Objective, RunningModel, open_model
 from rankwise.reduce.cutting import Installed, cut_ranks, empty_cut, modules_of, new_tensors
 from rankwise.reduce.gguf_copy import copy_without
 from rankwise.reduce.linear_modules import replaced
+from rankwise.reduce.mla_saved import stock_attention, stock_config
+from rankwise.reduce.options import Form
 from rankwise.reduce.sites import attention_sites
 from rankwise.spec import read_document, read_json_object, to_document, write_document
 
@@ -62,10 +64,16 @@ class SavedPlan:
     objective: Literal["causal", "masked", "embedding"]
     factor_dtype: Literal["float32", "float16", "bfloat16"]
     layers: tuple[PlannedLayer, ...]
+    form: Literal["latents", "mla"] = "latents"
 
 
-def factor_dtype(path: Path) -> torch.dtype:
-    """The type that factors are stored in: that of most of the model's numbers; float16 beside quantised blocks."""
+def factor_dtype(path: Path, form: Form) -> torch.dtype:
+    """The type that factors are stored in: that of most of the model's numbers; float16 beside quantised blocks.
+
+    Of the form ``mla``: float32, since its norm is made harmless by very small numbers.
+    """
+    if form == "mla":
+        return torch.float32
     if path.suffix == ".gguf":
         return torch.float16
     counts: Counter[str] = Counter()
@@ -80,39 +88,49 @@ def save_reduced(
     running: RunningModel,
     installed: Installed,
     *,
+    form: Form,
     readme: str,
     reduction: Mapping[str, Any],
 ) -> None:
     """Write ``running``, in which cuts are ``installed``, as the new directory ``directory``."""
     require_new(directory)
     draft = directory.with_name(f".{directory.name}.unfinished-{os.getpid()}")
-    dtype = factor_dtype(running.path)
+    dtype = factor_dtype(running.path, form)
     try:
         draft.mkdir(parents=True)
         _copy_beside(running, draft)
-        factors = {
-            name: value.detach().to(dtype).contiguous() for name, value in new_tensors(installed.modules).items()
-        }
-        save_file(factors, draft / FACTORS, {"format": "pt"})
-        if running.path.suffix == ".gguf":
-            copy_without(running.path, draft / BASE, _GGUF_KEYS_VALUES)
+        if form == "mla":
+            stock_config(running.model, installed).save_pretrained(draft)
+            whole = _untouched(running, installed.modules, dtype) | stock_attention(installed)
+            save_file(whole, draft / WEIGHTS, {"format": "pt"})
         else:
-            save_file(_untouched(running, installed.modules, dtype), draft / WEIGHTS, {"format": "pt"})
+            _save_factors(draft, running, installed, dtype)
         name: Any = str(dtype).removeprefix("torch.")
         plan = SavedPlan(
             running.objective,
             name,
             tuple(PlannedLayer(cut.site.name, cut.site.kind, cut_ranks(cut)) for cut in installed.cuts),
+            form,
         )
         write_document(to_document(FORMAT, plan), draft / PLAN)
         write_document(dict(reduction), draft / "reduction.json")
         (draft / "README.md").write_text(readme, encoding="utf-8")
-        hashes = {file.name: _sha256(file) for file in sorted(draft.iterdir()) if file.is_file()}
+        files = (file for file in sorted(draft.rglob("*")) if file.is_file())
+        hashes = {file.relative_to(draft).as_posix(): _sha256(file) for file in files}
         write_document(hashes, draft / HASHES)
         draft.rename(directory)
     except OSError as error:
         shutil.rmtree(draft, ignore_errors=True)
         raise StorageError(f"{directory}: cannot be written: {error.strerror}; choose another place") from None
+
+
+def _save_factors(draft: Path, running: RunningModel, installed: Installed, dtype: torch.dtype) -> None:
+    factors = {name: value.detach().to(dtype).contiguous() for name, value in new_tensors(installed.modules).items()}
+    save_file(factors, draft / FACTORS, {"format": "pt"})
+    if running.path.suffix == ".gguf":
+        copy_without(running.path, draft / BASE, _GGUF_KEYS_VALUES)
+    else:
+        save_file(_untouched(running, installed.modules, dtype), draft / WEIGHTS, {"format": "pt"})
 
 
 def require_new(directory: Path) -> None:
@@ -130,6 +148,10 @@ def load_reduced(directory: Path | str, *, dtype: torch.dtype = torch.float32) -
     folder = Path(directory)
     _require_whole(folder)
     plan = read_document(SavedPlan, folder / PLAN, format=FORMAT, made_by=_MADE_BY)
+    if plan.form == "mla":
+        import transformers
+
+        return transformers.DeepseekV2ForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True).eval()
     model = _base(folder, plan.objective)
     use_fast_attention(model)
     found = {site.name: site for site in attention_sites(RunningModel(folder, model, None, plan.objective)).sites}
@@ -237,7 +259,9 @@ def _require_whole(folder: Path) -> None:
             f"make it again: {_MADE_BY}"
         )
     for name, stated in read_json_object(folder / HASHES).items():
-        file = folder / Path(name).name
+        file = folder / name
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            raise InvalidInputError(f"{folder / HASHES}: expected names of files in this directory, got {name!r:.60}")
         if not file.is_file() or _sha256(file) != stated:
             raise InvalidInputError(f"{file}: expected the file that was written, got another or none; {_MADE_BY}")
 

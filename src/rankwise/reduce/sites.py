@@ -39,15 +39,15 @@ class Site:
     attention: str
     """The path of the module that attends."""
     kind: Kind
-    """What is cut there."""
+    """What is cut there, see ``Kind``."""
     q: ProjectionRows
-    """Weights of the queries."""
+    """Which outputs of which module are the queries."""
     k: ProjectionRows
-    """Weights of the keys."""
+    """The same of the keys."""
     v: ProjectionRows
-    """Weights of the values."""
+    """The same of the values."""
     o: ProjectionRows
-    """Weights of the output."""
+    """Which inputs of which module are the heads' outputs."""
     cached: bool
     """Whether generation caches its keys and values."""
     rotary: bool

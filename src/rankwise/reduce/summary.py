@@ -22,7 +22,7 @@ from rankwise.reduce.document import (
     TextsReport,
     Untouched,
 )
-from rankwise.reduce.options import ReductionOptions
+from rankwise.reduce.options import Form, ReductionOptions
 from rankwise.reduce.pieces import MaskedPieces
 from rankwise.reduce.sites import Site, Sites
 from rankwise.reduce.verdict import verdict, warnings_of
@@ -85,7 +85,8 @@ def summary(
         architecture=found.architecture,
         objective=running.objective,
         method=options.method,
-        allocation="uniform" if options.rank is not None else options.allocation,
+        allocation="uniform" if options.rank is not None or options.form == "mla" else options.allocation,
+        form=options.form,
         keep=measured.keep,
         rank=options.rank,
         tolerance=options.tolerance,
@@ -116,9 +117,19 @@ def summary(
         recall=measured.recall,
         frontier=measured.frontier,
         healing=measured.healing,
-        stored=None if measured.stored is None else _stored(running, measured.stored),
+        stored=None if measured.stored is None else _stored(running, measured.stored, options.form),
         seconds=measured.seconds,
     )
+
+
+_LOADING = {
+    "latents": """import rankwise
+
+model = rankwise.load_reduced("THIS DIRECTORY")  # an ordinary model of transformers; its cache holds latents""",
+    "mla": """import transformers
+
+model = transformers.AutoModelForCausalLM.from_pretrained("THIS DIRECTORY")  # DeepSeek-V2; needs no rankwise""",
+}
 
 
 def parameter_count(module: nn.Module) -> int:
@@ -129,14 +140,13 @@ def parameter_count(module: nn.Module) -> int:
 def readme_of(report: Reduction) -> str:
     """What a person who finds the directory must know."""
     tests = "\n".join(f"- {line}" for line in report.not_tested)
+    code = _LOADING[report.form]
     return f"""# {report.model}, reduced by rankwise
 
 {report.verdict}
 
 ```python
-import rankwise
-
-model = rankwise.load_reduced("THIS DIRECTORY")  # an ordinary model of transformers; its cache holds latents
+{code}
 ```
 
 - Method: {report.method}, {report.allocation} ranks.
@@ -200,8 +210,11 @@ def _not_tested(running: RunningModel, measured: Measured) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _stored(running: RunningModel, dtype: torch.dtype) -> str:
+def _stored(running: RunningModel, dtype: torch.dtype, form: Form) -> str:
     name = str(dtype).removeprefix("torch.")
+    if form == "mla":
+        kept = "all weights, dequantised," if running.path.suffix == ".gguf" else "attention"
+        return f"{kept} in {name}, as a checkpoint of DeepSeek-V2"
     if running.path.suffix == ".gguf":
         return f"untouched weights as quantised in the GGUF file, factors in {name}"
     return f"untouched weights in their stored type, factors in {name}"

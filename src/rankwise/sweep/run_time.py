@@ -133,16 +133,14 @@ def measured_rate(seconds: float = 0.3) -> Rate:
     score of small heads, forward and backward."""
     import torch
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    from rankwise.nn import one_thread
+
+    with one_thread():
         large, small = torch.ones(512, 512), torch.ones(8, 8, requires_grad=True)
         peak = 2 * 512**3 / _best_of(lambda: large @ large, seconds / 3)
         call = _best_of(lambda: [small @ small for _ in range(100)], seconds / 3) / 100
         heads, gradient = torch.ones(512, 16, 4, requires_grad=True), torch.ones(512, 16, 4)
         mixed = _best_of(lambda: ((heads @ heads.mT).softmax(-1) @ heads).backward(gradient), seconds / 3)
-    finally:
-        torch.set_num_threads(threads)
     source = f"{_ASSUMED_SHARE:.0%} (assumed) of the one-thread matmul peak of {peak / 1e9:.0f} GFLOP/s measured now"
     score = mixed / (3 * 512 * 16 * 16)
     return Rate(flops=_ASSUMED_SHARE * peak, call_seconds=call, score_seconds=score, source=source)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rankwise.nn import turned_addresses
+from rankwise.nn import one_thread, turned_addresses
 from rankwise.tasks import FarthestNeighbor
 
 _BATCH = 256
@@ -26,22 +26,18 @@ class Fitted:
     gain: float
 
 
+@one_thread()
 def fit_search(task: FarthestNeighbor, layers: int, rank: int, iterations: int, generator: torch.Generator) -> Fitted:
     """Numbers of small error for ``task``, one layer after the other: ``iterations`` for each, all of them moving.
 
     Fitted all at once, many steps may throw the addresses out of all bounds.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # matrices of N x N: on a busy machine several threads wait for each other at every one
-    try:
-        numbers = torch.tensor([_FIRST_LOG_BETA])
-        for layer in range(layers):
-            added = torch.tensor(_FIRST_STEP if layer else ())
-            start = torch.cat((numbers[:-1], added, numbers[-1:]))
-            numbers = _descend(start, lambda now: _error(task, rank, now, generator, _BATCH)[0], iterations)
-        return _error(task, rank, numbers, generator, 8 * _BATCH)[1]
-    finally:
-        torch.set_num_threads(threads)
+    numbers = torch.tensor([_FIRST_LOG_BETA])
+    for layer in range(layers):
+        added = torch.tensor(_FIRST_STEP if layer else ())
+        start = torch.cat((numbers[:-1], added, numbers[-1:]))
+        numbers = _descend(start, lambda now: _error(task, rank, now, generator, _BATCH)[0], iterations)
+    return _error(task, rank, numbers, generator, 8 * _BATCH)[1]
 
 
 def _descend(start: Tensor, error_of: Callable[[Tensor], Tensor], iterations: int) -> Tensor:

@@ -105,9 +105,9 @@ def _widened(raw: np.ndarray[tuple[int], np.dtype[np.uint8]], dtype: str) -> Rea
     if dtype == "F16":
         return raw.view("<f2").astype(np.float32)
     if dtype == "BF16":
-        bits = raw.view("<u2").astype(np.uint32)
-        bits <<= 16
-        return bits.view(np.float32)
+        halves = np.zeros((len(raw) // 2, 2), dtype="<u2")
+        halves[:, 1] = raw.view("<u2")
+        return halves.view("<f4")[:, 0]
     return _FLOAT8[raw]
 
 

@@ -62,9 +62,9 @@ class Projections(TypedDict):
     """The sizes and matrices of a layer whose queries, keys, values and outputs are stored apart."""
 
     dim: int
-    """Dimension of the residual stream."""
+    """Of the queries' input and of the output."""
     context_dim: int
-    """Dimension of what keys and values are read from."""
+    """Of the input of keys and values."""
     heads: int
     """Query heads."""
     kv_heads: int
@@ -74,15 +74,15 @@ class Projections(TypedDict):
     value_rank: int
     """Coordinates of a value of one head."""
     q: TensorSlice
-    """Weights of the queries."""
+    """Where the queries' weights are."""
     k: TensorSlice
-    """Weights of the keys."""
+    """Where the keys' weights are."""
     v: TensorSlice
-    """Weights of the values."""
+    """Where the values' weights are."""
     o: TensorSlice
-    """Weights of the output."""
+    """Where the output's weights are."""
     q_bias: TensorSlice | None
-    """Bias of the queries."""
+    """This and the other biases: None where the layer has none."""
     k_bias: TensorSlice | None
     """Bias of the keys."""
     v_bias: TensorSlice | None

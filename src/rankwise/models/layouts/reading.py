@@ -62,7 +62,7 @@ class Reading:
     causal: bool
     """Whether a token sees only itself and earlier ones."""
     score_bias: str | None
-    """Tensor that is added to the scores."""
+    """What is added to the scores, as ``LayerRef.score_bias`` names it; None: nothing."""
 
 
 def guess(source: TensorSource, block: AttentionBlock, config: ConfigPart, family: str) -> Reading:

@@ -41,9 +41,9 @@ class Sizes:
     """The numbers of one block, and which rows of its tensors are whose."""
 
     dim: int
-    """Dimension of the residual stream."""
+    """Of the queries' input and of the output."""
     context_dim: int
-    """Dimension of what keys and values are read from."""
+    """Of the input of keys and values."""
     heads: int
     """Query heads."""
     kv_heads: int

@@ -45,7 +45,7 @@ class Search(Fitted, Mark):
     errors, and the ``limit``: the share of right choices by the best matrix of that rank."""
 
     dim: int
-    """Dimension of the residual stream."""
+    """Of the points."""
     points: int
     """Points of a sequence."""
     layers: int
@@ -53,15 +53,15 @@ class Search(Fitted, Mark):
     rank: int
     """Coordinates of a query or key of one head."""
     right: float
-    """Share of queries whose answer is right."""
+    """Share of queries whose last layer looks most at the farthest point."""
     right_se: float
     """Its standard error."""
     error: float
-    """Mean error."""
+    """Mean squared error of the answers."""
     error_se: float
     """Its standard error."""
     limit: float
-    """The error that any answer can reach."""
+    """The share of right choices by the best matrix of that rank."""
 
 
 PRESETS = {

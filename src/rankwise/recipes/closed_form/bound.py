@@ -47,23 +47,23 @@ class BoundMark(Mark):
     ``random`` heads of rank 1, whose errors are then given."""
 
     kind: str
-    """Which curve it belongs to."""
+    """``"line"``, ``"standard"`` (dim/rank heads) or ``"random"``."""
     dim: int
-    """Dimension of the residual stream."""
+    """Of the points."""
     rank: int
-    """Coordinates of a query or key of one head."""
+    """Of every head."""
     heads: float
-    """Query heads."""
+    """Their number."""
     bound: float
-    """Lower bound of the error."""
+    """The error that so many heads of that rank cannot go below."""
     plateau: float
-    """The bound for any number of heads."""
+    """(1 - eta_1^2)/2, the bound once the heads cover the linear part."""
     log10_heads_required: float
-    """So many heads cannot reach an error of .1."""
+    """With fewer heads than 10 to this power the error stays above .1."""
     random_mean: float | None = None
-    """Mean error of random heads."""
+    """Mean error over the draws of random heads; None unless the mark is ``random``."""
     random_least: float | None = None
-    """Over draws."""
+    """Smallest error over these draws."""
 
 
 PRESETS = {

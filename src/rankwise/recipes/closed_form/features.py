@@ -48,23 +48,23 @@ class FeaturesMark(Mark):
     keys gives at their keys, and how far these two lie from our mean where that is steady."""
 
     dim: int
-    """Dimension of the residual stream."""
+    """Of the points."""
     heads: int
-    """Query heads."""
+    """Random heads of rank 1."""
     error: float
-    """Mean error."""
+    """Mean over draws."""
     least: float
     """Smallest error over draws."""
     greatest: float
     """Largest error over draws."""
     published: float | None
-    """The paper's value."""
+    """The authors' value at that number of heads; None where their figure has none."""
     formula: float | None
-    """The closed form."""
+    """The formula of unit keys at the authors' keys; None beyond the largest number of heads solved."""
     published_gap: float | None
-    """Distance to the paper's value."""
+    """``published - error``; None where that is None or the heads are too few for a steady mean."""
     formula_gap: float | None
-    """Distance to the closed form."""
+    """``formula - error``; None by the same rule."""
 
 
 PRESETS = {

@@ -45,23 +45,23 @@ class RepresentationMark(Mark):
     """One dimension, largest degree and angle in degrees."""
 
     dim: int
-    """Dimension of the sphere."""
+    """Of x, y, q and k."""
     degree: int
-    """Degree of the harmonics."""
+    """L, the largest of the odd degrees that are summed."""
     angle: float
-    """Angle between the two points."""
+    """Between q and k for ``weight``, between x and y for ``represented``; in degrees."""
     weight: float
-    """u of q and k at that angle."""
+    """u at that angle."""
     represented: float
-    """The function of x and y at that angle."""
+    """The sum of the sign's harmonics up to that degree."""
     simulated: float | None
-    """The same by simulation; None where noise would drown it."""
+    """The same as an average over random heads; None at angles that are not simulated, and where noise is too large."""
     noise: float
-    """Standard error of a simulation."""
+    """Standard error of a simulated point."""
     root_mean_square: float
-    """Of u, over all angles."""
+    """Of u, over uniform q and k."""
     energy: float
-    """Share of the sign's energy up to that degree."""
+    """Share of the sign's energy in degrees up to L."""
 
 
 PRESETS = {

@@ -1,0 +1,131 @@
+"""The rows of a layer's heads, and the subspaces that hold most of each head's form.
+
+A basis is never stored per head: it is the rows of the head's matrix times a few coefficients.
+
+Legend: n, m heads with rows of their own, H heads, R rank, A coordinates of the rows, D of the inputs behind a shared
+map, E of the rows seen through it, k dimension of a subspace, K of several together,
+p pairs of heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from rankwise.nn import one_thread_each
+
+_CHUNK_BYTES = 16 * 2**20
+
+
+class Rows:
+    """The rows of a side's heads [n, R, A], seen through a shared map where there is one; a few heads at a time."""
+
+    def __init__(self, block: Float[np.ndarray, "n R A"], shared: Float[np.ndarray, "A D"] | None) -> None:
+        self.block, self.triangle = torch.from_numpy(block), _triangle(shared)
+        self.step = max(1, _CHUNK_BYTES // (8 * block.shape[1] * block.shape[2]))
+
+    def __len__(self) -> int:
+        return len(self.block)
+
+    @property
+    def width(self) -> int:
+        """Coordinates of a row."""
+        return int(self.block.shape[2] if self.triangle is None else self.triangle.shape[0])
+
+    def of(self, start: int, stop: int, dtype: torch.dtype) -> Float[Tensor, "m R E"]:
+        """Some heads' rows."""
+        rows = self.block[start:stop]
+        return rows.to(dtype) if self.triangle is None else rows.to(dtype) @ self.triangle.mT.to(dtype)
+
+    def grams(self) -> Float[Tensor, "n R R"]:
+        """``rows rows^T`` of every head, in float64."""
+
+        def grams_from(start: int) -> Float[Tensor, "m R R"]:
+            rows = self.of(start, start + self.step, torch.float64)
+            return rows @ rows.mT
+
+        return torch.cat(one_thread_each(grams_from, range(0, len(self), self.step)))
+
+
+class Subspaces:
+    """One orthonormal basis per head, ``U_h = rows_g^T c_h``, kept as its coefficients c_h [R, k].
+
+    Heads that share rows (a key head) need no basis of their own: ``U_i^T U_j = c_i^T (rows_g rows_g'^T) c_j``.
+    """
+
+    def __init__(self, rows: Rows, coefficients: list[Tensor]) -> None:
+        self.rows, self.coefficients = rows, coefficients
+        self.group = len(coefficients) // len(rows)
+        self.dims = np.array([one.shape[1] for one in coefficients])
+
+    @property
+    def size(self) -> int:
+        """Coordinates of the space they lie in."""
+        return self.rows.width
+
+    def basis(self, head: int) -> Float[Tensor, "E k"]:
+        """The basis of one head, in float32."""
+        return self._transposed(head).mT
+
+    def _transposed(self, head: int) -> Float[Tensor, "k E"]:
+        (rows,) = self.rows.of(head // self.group, head // self.group + 1, torch.float32)
+        return self.coefficients[head].float().mT @ rows
+
+    def shared(self, i: Int[np.ndarray, " p"], j: Int[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
+        """``||U_i^T U_j||_F^2`` of the given pairs of heads.
+
+        Pairs of one head i with heads j that follow each other are one product of matrices.
+        """
+        order = np.lexsort((j, i))
+        follows = (np.diff(i[order]) == 0) & (np.diff(j[order]) == 1)
+        runs = np.split(order, np.flatnonzero(~follows) + 1)
+        product = self._by_bases if self.group == 1 else self._by_rows
+
+        def shared_by(run: Int[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
+            start, stop = int(j[run[0]]), int(j[run[-1]]) + 1
+            squares = product(int(i[run[0]]), start, stop).square().sum(0).numpy()
+            owners = np.repeat(np.arange(len(run)), self.dims[start:stop])
+            return np.bincount(owners, squares, minlength=len(run)).astype(np.float64)  # whole numbers where all empty
+
+        found = np.empty(len(i))
+        found[order] = np.concatenate(one_thread_each(shared_by, runs))
+        return found
+
+    @cached_property
+    def _by_bases(self) -> Callable[[int, int, int], Tensor]:
+        """``U_head^T`` times the bases of the heads from ``start`` to ``stop``, from all bases one below the other."""
+        ends = np.concatenate(([0], np.cumsum(self.dims)))
+        bases = torch.empty(int(ends[-1]), self.size)
+        for head, (start, stop) in enumerate(pairwise(ends)):
+            bases[start:stop] = self._transposed(head)
+
+        def product(head: int, start: int, stop: int) -> Float[Tensor, "k K"]:
+            return bases[ends[head] : ends[head + 1]] @ bases[ends[start] : ends[stop]].mT
+
+        return product
+
+    @cached_property
+    def _by_rows(self) -> Callable[[int, int, int], Tensor]:
+        """The same from the products of all rows, where several heads share them."""
+        every = self.rows.of(0, len(self.rows), torch.float64)
+        flat = every.flatten(0, 1)
+        grams = (flat @ flat.mT).unflatten(0, every.shape[:2]).unflatten(2, every.shape[:2]).transpose(1, 2)
+
+        def product(head: int, start: int, stop: int) -> Float[Tensor, "k K"]:
+            across = self.coefficients[head].mT @ grams[head // self.group]
+            others = range(start, stop)
+            return torch.cat([across[other // self.group] @ self.coefficients[other] for other in others], dim=1)
+
+        return product
+
+
+def _triangle(shared: Float[np.ndarray, "A D"] | None) -> Float[Tensor, "E A"] | None:
+    if shared is None:
+        return None
+    return torch.linalg.qr(torch.from_numpy(shared).to(torch.float64).mT, mode="r").R
