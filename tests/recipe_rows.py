@@ -1,6 +1,6 @@
 """Trained runs of recipes from fixed numbers, their points, and runs trained for a few steps without a worker."""
 
-from rankwise.recipes.rows import points_of
+from rankwise.recipes.points import points_of
 from rankwise.spec import vary
 from rankwise.sweep.trained import TrainedRun
 from rankwise.train.checkpoint import write_checkpoint

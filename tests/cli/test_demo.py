@@ -12,9 +12,9 @@ def small(monkeypatch):
     """The demo's own path through workers, store and figure, with a few steps per run."""
     curves = tuple(figure1.BudgetCurve(layers=n, exponent=c, ranks=(2, 4)) for n in (1, 3) for c in (1.0, 1.5, 2.0))
     grid = figure1.Sizes(dim=4, points=3, curves=curves, sequences=640, seeds=1)
-    monkeypatch.setitem(figure1.PRESETS, "demo", grid)
+    monkeypatch.setitem(figure1.FIGURE.presets, "demo", grid)
     few = theorem.Sizes(sequences=2560, grids={4: theorem.Grid(ranks=(1, 4), heads=(1, 2))}, seeds=1)
-    monkeypatch.setitem(theorem.PRESETS, "demo", few)
+    monkeypatch.setitem(theorem.FIGURE.presets, "demo", few)
 
 
 def test_demo_trains_draws_and_reads(small, tmp_path, capsys):

@@ -13,7 +13,9 @@ from rankwise.recipes.registry import FIGURES
 
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(laws.PRESETS, "smoke", laws.Settings(lengths=(64, 256), simulated_lengths=(64,), tokens=640))
+    monkeypatch.setitem(
+        laws.FIGURE.presets, "smoke", laws.Settings(lengths=(64, 256), simulated_lengths=(64,), tokens=640)
+    )
 
 
 def test_prints_a_table_and_ends_with_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,9 +10,11 @@ from rankwise.recipes import figure1, theorem
 def small(monkeypatch):
     """Two presets of a few steps."""
     curves = tuple(figure1.BudgetCurve(layers=1, exponent=c, ranks=(2, 4)) for c in (1.0, 1.5, 2.0))
-    monkeypatch.setitem(figure1.PRESETS, "smoke", figure1.Sizes(dim=4, points=3, curves=curves, sequences=640, seeds=1))
+    monkeypatch.setitem(
+        figure1.FIGURE.presets, "smoke", figure1.Sizes(dim=4, points=3, curves=curves, sequences=640, seeds=1)
+    )
     few = theorem.Sizes(sequences=2560, grids={4: theorem.Grid(ranks=(1, 4), heads=(1, 2))}, seeds=1)
-    monkeypatch.setitem(theorem.PRESETS, "smoke", few)
+    monkeypatch.setitem(theorem.FIGURE.presets, "smoke", few)
 
 
 @pytest.mark.parametrize(("name", "rows"), [("figure1", 6), ("theorem", 8)])

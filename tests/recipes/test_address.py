@@ -13,7 +13,7 @@ from rankwise.recipes.closed_form import address
 from rankwise.tasks import FarthestNeighbor
 from rankwise.train.address_fit import fit_search
 
-SMOKE = address.PRESETS["smoke"]
+SMOKE = address.FIGURE.presets["smoke"]
 
 
 @pytest.fixture(scope="module")
@@ -22,38 +22,42 @@ def smoke():
 
 
 def test_depth_finds_what_one_layer_of_the_rank_does_not(smoke):
-    at = {(s.dim, s.points, s.layers, s.rank): s for s in smoke}
+    at = {(s["dim"], s["points"], s["layers"], s["rank"]): s for s in smoke}
     for rank in (2, 4):
         one, three = at[16, 8, 1, rank], at[16, 8, 3, rank]
-        assert one.right + 10 * one.right_se < three.right < three.limit == one.limit
-        assert three.error + 10 * three.error_se < one.error < 1
+        assert one["right"] + 10 * one["right_se"] < three["right"] < three["limit"] == one["limit"]
+        assert three["error"] + 10 * three["error_se"] < one["error"] < 1
     # at a fourth of a rank per point, half the dimension changes less than a layer does
-    assert abs(at[16, 8, 3, 2].right - at[32, 8, 3, 2].right) < at[16, 8, 3, 2].right - at[16, 8, 1, 2].right
+    assert (
+        abs(at[16, 8, 3, 2]["right"] - at[32, 8, 3, 2]["right"]) < at[16, 8, 3, 2]["right"] - at[16, 8, 1, 2]["right"]
+    )
 
 
 def test_the_network_is_as_good_as_the_iteration_it_was_fitted_as(smoke):
-    search = next(s for s in smoke if (s.dim, s.layers, s.rank) == (32, 3, 4))
+    search = next(s for s in smoke if (s["dim"], s["layers"], s["rank"]) == (32, 3, 4))
     task = FarthestNeighbor(32, 8)
     batch = task.sample(2000, torch.Generator().manual_seed(1), dtype=torch.float64)
-    z = turned_addresses(batch.points, 4, search.steps)
+    z = turned_addresses(batch.points, 4, search["steps"])
     chosen = (z @ z.mT).argmin(-1)
     right = (chosen == (batch.points @ batch.points.mT).argmin(-1)).double().mean().item()
-    assert abs(right - search.right) < 5 * search.right_se
-    network = address_search(32, 4, search.steps, search.beta, gain=search.gain, dtype=torch.float64)
+    assert abs(right - search["right"]) < 5 * search["right_se"]
+    network = address_search(32, 4, search["steps"], search["beta"], gain=search["gain"], dtype=torch.float64)
     error = task.error(network(batch.points), batch).mean().item()
-    assert abs(error - search.error) < 5 * search.error_se
+    assert abs(error - search["error"]) < 5 * search["error_se"]
 
 
 def test_the_fitted_gain_is_the_best(smoke):
     search = smoke[-1]
-    task = FarthestNeighbor(search.dim, search.points)
+    task = FarthestNeighbor(search["dim"], search["points"])
     batch = task.sample(2000, torch.Generator().manual_seed(2), dtype=torch.float64)
 
     def error(gain):
-        model = address_search(search.dim, search.rank, search.steps, search.beta, gain=gain, dtype=torch.float64)
+        model = address_search(
+            search["dim"], search["rank"], search["steps"], search["beta"], gain=gain, dtype=torch.float64
+        )
         return task.error(model(batch.points), batch).mean().item()
 
-    assert error(search.gain) < min(error(0.8 * search.gain), error(1.2 * search.gain))
+    assert error(search["gain"]) < min(error(0.8 * search["gain"]), error(1.2 * search["gain"]))
 
 
 def test_fitting_leaves_the_number_of_threads_as_it_was():
@@ -73,7 +77,7 @@ def test_the_best_matrix_of_the_rank_of_all_points_is_their_gram_matrix(rank, ex
 
 def test_ranks_follow_the_points_and_stay_below_the_dimension():
     wide = replace(SMOKE, dims=(8,), counts=(16,), depths=(2,), shares=(0.01, 0.25, 1.0), iterations=1, sequences=8)
-    assert [search.rank for search in address.FIGURE.compute(wide)] == [4]
+    assert [search["rank"] for search in address.FIGURE.compute(wide)] == [4]
 
 
 def test_it_draws_and_says_what_is_seen(smoke, monkeypatch, tmp_path):
@@ -84,10 +88,11 @@ def test_it_draws_and_says_what_is_seen(smoke, monkeypatch, tmp_path):
     rows = csv.DictReader(found.files[2].read_text(encoding="utf-8").splitlines())
     assert [(int(row["rank"]), float(row["right"])) for row in rows] == [row[3:5] for row in found.rows]
     at = {row[:4]: row[4] for row in found.rows}
-    depths, limit, points, dims = found.reading
-    assert f"rank 4 of 16 dimensions among 8 points, by layers: {at[16, 8, 1, 4]:.0%} with 1" in depths
-    assert f"{smoke[1].limit:.0%}" in limit
+    depths, points, dims = found.reading
+    assert depths.startswith("Rank 4 among 8 points in 16 dimensions")
+    assert f": {at[16, 8, 1, 4]:.0%} with 1" in depths
+    assert depths.endswith(f"The best matrix of that rank: {smoke[1]['limit']:.0%}.")
     low, high = sorted((at[16, 8, 3, 4], at[16, 4, 3, 2]))
     assert f"Three layers of rank N/2: {low:.0%} to {high:.0%}" in points
     low, high = sorted((at[16, 8, 3, 4], at[32, 8, 3, 4]))
-    assert f"Three layers of rank 4 among 8 points: {low:.0%} to {high:.0%}" in dims
+    assert f"Three layers of rank 4: {low:.0%} to {high:.0%}" in dims

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rankwise.errors import InvalidInputError
-from rankwise.recipes.anisotropic import FIGURE, PRESETS, describe_data
+from rankwise.recipes.anisotropic import FIGURE, describe_data
 from rankwise.spec import NeighborSpec
 from recipe_rows import points_from
 
@@ -15,9 +15,9 @@ def file(tmp_path):
     return tmp_path / "words.npy"
 
 
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", list(FIGURE.presets))
 def test_the_grid(preset, file):
-    settings = PRESETS[preset]
+    settings = FIGURE.presets[preset]
     runs = list(FIGURE.sweep(preset, seeds=1).expand())
     ranks = [round(share * settings.dim) for share in settings.shares]
     assert [(run.task.alpha, run.model.rank) for run in runs] == [(a, r) for a in settings.alphas for r in ranks]
@@ -73,16 +73,16 @@ def fixed(*, follows_effective, **options):
 
 
 def test_what_the_needed_rank_follows_is_said():
-    lines = FIGURE.reading(PRESETS["laptop"], fixed(follows_effective=True))
-    assert lines[0] == "alpha = 0 (d = 32, d_eff = 32): half the linear error takes rank 16, 0.50 d or 0.50 d_eff."
+    lines = FIGURE.reading(FIGURE.presets["laptop"], fixed(follows_effective=True))
+    assert lines[0] == "alpha = 0: rank 16 has half the linear error, 0.50 of d_eff."
     assert lines[-1].endswith("rank / d_eff by 1: by this measure the need follows d_eff more closely.")
-    assert "follows d more" in FIGURE.reading(PRESETS["laptop"], fixed(follows_effective=False))[-1]
+    assert "follows d more" in FIGURE.reading(FIGURE.presets["laptop"], fixed(follows_effective=False))[-1]
     low = fixed(follows_effective=True, only=("rank=2,4",))
-    assert "half the linear error is not crossed" in FIGURE.reading(PRESETS["laptop"], low)[0]
+    assert "half the linear error is not crossed" in FIGURE.reading(FIGURE.presets["laptop"], low)[0]
 
 
 def test_the_picture_shows_both_axes():
-    against_d, against_effective = FIGURE.picture(PRESETS["laptop"], fixed(follows_effective=True)).draw().axes
+    against_d, against_effective = FIGURE.picture(FIGURE.presets["laptop"], fixed(follows_effective=True)).draw().axes
     assert against_d.get_xlabel() == "rank / d"
     _, labels = against_effective.get_legend_handles_labels()
     assert labels[0] == "alpha = 0, $d_{eff}$ = 32"

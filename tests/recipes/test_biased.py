@@ -3,15 +3,15 @@ import math
 import pytest
 import torch
 
-from rankwise.recipes.biased import FIGURE, PRESETS, margin_deviation
+from rankwise.recipes.biased import FIGURE, margin_deviation
 from rankwise.tasks import build_task
 from rankwise.train.build import build_model
 from recipe_rows import points_from, rows_of
 
 
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", list(FIGURE.presets))
 def test_runs_are_bare_layers_that_can_tell_the_two_points_apart(preset):
-    settings = PRESETS[preset]
+    settings = FIGURE.presets[preset]
     runs = list(FIGURE.sweep(preset, seeds=1).expand())
     assert len(runs) == len(settings.ranks) * len(settings.biases)
     assert {run.model.heads for run in runs} == {settings.heads}
@@ -51,19 +51,19 @@ def test_deviations_are_those_of_the_margin():
 
 def test_rows_carry_the_bias_and_the_linear_error():
     rows = rows_of(FIGURE, "smoke", lambda run: 0.1)
-    assert [row.extra["bias"] for row in rows] == [0.0] * 3 + [1.0] * 3
-    without, with_bias = (float(row.extra["linear_error"]) for row in (rows[0], rows[3]))
+    assert [row["bias"] for row in rows] == [0.0] * 3 + [1.0] * 3
+    without, with_bias = (float(row["linear_error"]) for row in (rows[0], rows[3]))
     assert with_bias < without < 0.5  # the constant answer gets easier, and the mean of the points errs by .5
-    assert rows[0].extra["of_linear"] == pytest.approx(0.1 / without)
+    assert rows[0]["of_linear"] == pytest.approx(0.1 / without)
 
 
 def test_reading_and_picture_from_fixed_numbers():
     points = points_from(
         FIGURE, "smoke", lambda run: 0.8 / run.model.rank, lambda run: {"of_linear": 2.0 / run.model.rank}
     )
-    words = "Bias 1: of the best linear predictor's error there remains 0.5 at rank 4, 0.25 at rank 8, 0.22 at rank 9."
-    assert FIGURE.reading(PRESETS["smoke"], points)[1] == words
-    errors, relative = FIGURE.picture(PRESETS["smoke"], points).draw().axes
+    words = "Bias 1: of the best linear predictor's error there remains 0.5 at rank d/2 and 0.22 at rank d + 1."
+    assert FIGURE.reading(FIGURE.presets["smoke"], points)[1] == words
+    errors, relative = FIGURE.picture(FIGURE.presets["smoke"], points).draw().axes
     assert errors.xaxis_inverted()
     first = next(line for line in errors.lines if len(line.get_xdata()) == 3)
     assert list(first.get_xdata()) == [4, 0, -1]

@@ -6,9 +6,9 @@ from rankwise.recipes import cliff, dimension
 from recipe_rows import points_from
 
 
-@pytest.mark.parametrize("preset", list(cliff.PRESETS))
+@pytest.mark.parametrize("preset", list(cliff.FIGURE.presets))
 def test_the_cliff_is_searched_in_fine_steps_up_to_full_rank(preset):
-    settings = cliff.PRESETS[preset]
+    settings = cliff.FIGURE.presets[preset]
     runs = list(cliff.FIGURE.sweep(preset, seeds=1).expand())
     assert len(runs) == len(settings.ranks) * len(settings.heads)
     assert {run.model.layers for run in runs} == {1}
@@ -23,24 +23,22 @@ def test_the_cliff_is_searched_in_fine_steps_up_to_full_rank(preset):
 def test_the_cliffs_reading_and_picture_from_fixed_numbers():
     errors = {8: 0.8, 15: 0.3, 16: 0.01}
     points = points_from(cliff.FIGURE, "smoke", lambda run: errors[run.model.rank] + 0.1 * run.seed, seeds=2)
-    one, _ = cliff.FIGURE.reading(cliff.PRESETS["smoke"], points)
-    assert one.startswith(
-        "1 head: 0.85 at rank 8, halved from rank 15 on; the last step, from rank 15 to 16, takes 0.35"
-    )
-    logarithmic, linear = cliff.FIGURE.picture(cliff.PRESETS["smoke"], points).draw().axes
+    one, _ = cliff.FIGURE.reading(cliff.FIGURE.presets["smoke"], points)
+    assert one.startswith("1 head: the error of rank 8 is halved from rank 15 on. The last rank takes it from 0.35 to")
+    logarithmic, linear = cliff.FIGURE.picture(cliff.FIGURE.presets["smoke"], points).draw().axes
     assert (logarithmic.get_yscale(), linear.get_yscale()) == ("log", "linear")
     assert [label.get_text() for label in linear.get_xticklabels()] == ["8", "15", "16"]
 
 
 def test_a_flat_line_is_never_halved():
     points = points_from(cliff.FIGURE, "smoke", lambda run: 0.5)
-    assert "never halved" in cliff.FIGURE.reading(cliff.PRESETS["smoke"], points)[0]
+    assert "never halved" in cliff.FIGURE.reading(cliff.FIGURE.presets["smoke"], points)[0]
 
 
-@pytest.mark.parametrize("preset", list(dimension.PRESETS))
+@pytest.mark.parametrize("preset", list(dimension.FIGURE.presets))
 @pytest.mark.parametrize("protocol", ["capacity", "paper"])
 def test_every_dimension_has_the_same_shares(preset, protocol):
-    settings = dimension.PRESETS[preset]
+    settings = dimension.FIGURE.presets[preset]
     runs = list(dimension.FIGURE.sweep(preset, protocol=protocol, seeds=1).expand())
     shapes = [(run.model.dim, run.model.dim // run.model.rank) for run in runs]
     assert shapes == [(dim, split) for dim in settings.dims for split in settings.splits]
@@ -52,10 +50,10 @@ def test_every_dimension_has_the_same_shares(preset, protocol):
 
 def test_dimensions_reading_and_picture_from_fixed_numbers():
     points = points_from(dimension.FIGURE, "laptop", lambda run: run.model.dim / run.model.rank / 100)
-    said = dimension.FIGURE.reading(dimension.PRESETS["laptop"], points)
-    assert said[0] == "r = d: 0.01 at d = 8, 0.01 at d = 16, 0.01 at d = 32."
-    assert said[1] == "r = d/2: 0.02 at d = 8, 0.02 at d = 16, 0.02 at d = 32."
-    assert said[-1] == "The same rank 4: 0.02 at d = 8, 0.04 at d = 16, 0.08 at d = 32."
-    by_rank, by_share = dimension.FIGURE.picture(dimension.PRESETS["laptop"], points).draw().axes
+    said = dimension.FIGURE.reading(dimension.FIGURE.presets["laptop"], points)
+    assert said[0] == "r = d: the error is 0.01 to 0.01 over all d."
+    assert said[1] == "r = d/2: the error is 0.02 to 0.02 over all d."
+    assert said[-1] == "The same rank 4: 0.02 at d = 8, 0.08 at d = 32."
+    by_rank, by_share = dimension.FIGURE.picture(dimension.FIGURE.presets["laptop"], points).draw().axes
     assert [label.get_text() for label in by_share.get_xticklabels()] == ["1/8", "1/4", "1/2", "1"]
     assert [label.get_text() for label in by_rank.get_xticklabels()] == ["1", "2", "4", "8", "16", "32"]

@@ -1,7 +1,7 @@
 import pytest
 
 from rankwise.recipes import figure1
-from rankwise.recipes.figure3 import FIGURE, KINDS, PRESETS
+from rankwise.recipes.figure3 import FIGURE, KINDS
 from recipe_rows import points_from
 
 
@@ -9,10 +9,10 @@ def kind_of(run):
     return FIGURE.columns(run)["positions"]
 
 
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", list(FIGURE.presets))
 @pytest.mark.parametrize("protocol", ["capacity", "paper"])
 def test_every_kind_stands_at_every_rank_and_is_told_from_its_model(preset, protocol):
-    settings = PRESETS[preset]
+    settings = FIGURE.presets[preset]
     runs = list(FIGURE.sweep(preset, protocol=protocol, seeds=1).expand())
     expected = [(layers, kind, rank) for layers in settings.layers for kind in KINDS for rank in settings.ranks]
     assert [(run.model.layers, kind_of(run), run.model.rank) for run in runs] == expected
@@ -48,7 +48,7 @@ def test_without_positions_it_is_figure_1_and_the_papers_rate_is_halved_with_the
     assert {run.optim.lr for run in runs if kind_of(run) != "none"} == {0.005}
 
 
-@pytest.mark.parametrize("rank", PRESETS["full"].ranks)
+@pytest.mark.parametrize("rank", FIGURE.presets["full"].ranks)
 def test_the_authors_cut_points_and_positions_into_heads_of_the_rank_on_the_axis(rank):
     """Eight modules of (64 + 64) / rank heads each, averaged, beside eight of 64 / rank without positions."""
     runs = FIGURE.sweep("full", protocol="paper", only=(f"rank={rank}", "layers=1")).expand()
@@ -62,10 +62,10 @@ ERRORS = {"none": 0.4, "additive": 0.4, "concatenated": 0.1, "concatenated, equa
 
 def test_reading_and_the_papers_values():
     points = points_from(FIGURE, "full", lambda run: ERRORS[kind_of(run)])
-    one, three = FIGURE.reading(PRESETS["full"], points)
-    assert one.startswith("1 layer, ranks below 64")
-    assert three.endswith("additive 1.00, concatenated 4.00, concatenated, equal 2.00.")
-    figure = FIGURE.picture(PRESETS["full"], points).draw()
+    additive, concatenated, equal, _ = FIGURE.reading(FIGURE.presets["full"], points)
+    for line, gain in ((additive, 1), (concatenated, 4), (equal, 2)):
+        assert line.endswith(f"by {gain:.2f} with 1 layer, by {gain:.2f} with 3 layers.")
+    figure = FIGURE.picture(FIGURE.presets["full"], points).draw()
     assert [axes.get_title() for axes in figure.axes] == ["1 layer", "3 layers"]
     crosses = [line for line in figure.axes[1].lines if line.get_marker() == "x" and len(line.get_xdata())]
     assert len(crosses) == 3
@@ -75,7 +75,7 @@ def test_reading_and_the_papers_values():
 def test_a_kind_keeps_its_colour_when_others_are_missing():
     def colours(**options):
         points = points_from(FIGURE, "laptop", lambda run: 0.4, **options)
-        handles, labels = FIGURE.picture(PRESETS["laptop"], points).draw().axes[0].get_legend_handles_labels()
+        handles, labels = FIGURE.picture(FIGURE.presets["laptop"], points).draw().axes[0].get_legend_handles_labels()
         return {label: handle.lines[0].get_color() for handle, label in zip(handles, labels, strict=True)}
 
     few, every = colours(only=("positions=none,concatenated",)), colours()

@@ -1,15 +1,15 @@
 import pytest
 
 from rankwise.recipes import figure4
-from rankwise.recipes.figure4 import FIGURE, PRESETS, TESTED
-from rankwise.recipes.rows import points_of
+from rankwise.recipes.figure4 import FIGURE, TESTED
+from rankwise.recipes.points import points_of
 from rankwise.sweep.exact_solution import exact_head
 from recipe_rows import trained, trained_here
 
 
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", list(FIGURE.presets))
 def test_the_grid_is_two_layers_with_the_largest_budget_and_as_many_queries_each(preset):
-    settings = PRESETS[preset]
+    settings = FIGURE.presets[preset]
     runs = list(FIGURE.sweep(preset, seeds=1).expand())
     expected = [(points, rank) for points in settings.points for rank in settings.ranks]
     assert [(run.task.points, run.model.rank) for run in runs] == expected
@@ -42,10 +42,12 @@ def points(preset, own, tested, monkeypatch):
 def test_reading_and_drawing_from_fixed_numbers(monkeypatch):
     found = points("full", lambda run: 1 / run.model.rank, lambda run, n: n / 2000 / run.model.rank, monkeypatch)
     monkeypatch.setattr(figure4, "exact_head", lambda dim, count, error, tested: dict.fromkeys(tested, 0.01))
-    lines = FIGURE.reading(PRESETS["full"], found)
-    assert lines[0] == "Rank 32, trained with 4 and with 256 points: error from 0.031 to 0.031."
-    assert lines[3].startswith("Trained with 16 points, tested with 1024: rank 32 0.016, rank 64 0.008; an exact head")
-    figure = FIGURE.picture(PRESETS["full"], found).draw()
+    lines = FIGURE.reading(FIGURE.presets["full"], found)
+    assert lines[0].endswith(": 0.031 with 4 points and 0.031 with 256.")
+    assert lines[1] == "Half rank, trained with 256 points: 0.016 when tested with 1024."
+    assert lines[3] == "Full rank, trained with 256 points: 0.008 when tested with 1024."
+    assert lines[4] == "An exact head as soft as full rank has 0.01 there."
+    figure = FIGURE.picture(FIGURE.presets["full"], found).draw()
     assert [axes.get_title() for axes in figure.axes[1:]] == [f"trained with {n} points" for n in (4, 16, 64, 256)]
     crosses = [line for line in figure.axes[0].lines if line.get_marker() == "x" and len(line.get_xdata())]
     assert len(crosses) == 4
@@ -64,8 +66,8 @@ def test_trained_models_are_tested_with_other_numbers_of_points(tmp_path, monkey
     monkeypatch.setattr(figure4, "TESTED", (4, 8))
     one = trained_here(next(FIGURE.sweep("smoke").expand()), tmp_path)
     own, other = FIGURE.rows([one])
-    assert [row.extra["tested_points"] for row in (own, other)] == [4, 8]
+    assert [row["tested_points"] for row in (own, other)] == [4, 8]
     # the same examples are not drawn again, but the error is that of the same model at the same N
-    spread = 4 * (float(own.extra["tested_error_se"]) + own.error_se)
-    assert float(own.extra["tested_error"]) == pytest.approx(own.error, abs=spread)
-    assert other.error == own.error
+    spread = 4 * (float(own["tested_error_se"]) + own["error_se"])
+    assert float(own["tested_error"]) == pytest.approx(own["error"], abs=spread)
+    assert other["error"] == own["error"]

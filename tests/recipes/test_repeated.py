@@ -1,15 +1,15 @@
 import pytest
 
-from rankwise.recipes.repeated import FIGURE, PRESETS, shown_passes
-from rankwise.recipes.rows import points_of
+from rankwise.recipes.points import points_of
+from rankwise.recipes.repeated import FIGURE, shown_passes
 from rankwise.spec import vary
 from rankwise.train.protocols import paper
 from recipe_rows import trained
 
 
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", list(FIGURE.presets))
 def test_runs_come_in_pairs_that_differ_in_how_many_sequences_are_different(preset):
-    settings = PRESETS[preset]
+    settings = FIGURE.presets[preset]
     runs = list(FIGURE.sweep(preset, seeds=1).expand())
     assert len(runs) == 2 * len(settings.layers) * len(settings.ranks)
     for repeated, fresh in zip(runs[::2], runs[1::2], strict=True):
@@ -31,7 +31,7 @@ def test_at_full_size_it_is_the_authors_protocol_to_the_letter():
 def test_the_laptop_size_has_as_many_parameters_per_target_as_the_paper(layers):
     def of(preset):
         run = next(run for run in FIGURE.sweep(preset).expand() if run.model.layers == layers)
-        return run.parameters() / (PRESETS[preset].examples * run.task.points)
+        return run.parameters() / (FIGURE.presets[preset].examples * run.task.points)
 
     assert of("laptop") == pytest.approx(of("full"), rel=0.1)
 
@@ -45,10 +45,11 @@ def with_curve(run):
 
 def test_both_errors_are_read_off_the_curve_of_a_run():
     points = points_of(FIGURE.rows([with_curve(run) for run in FIGURE.sweep("laptop", seeds=1).expand()]), FIGURE.keys)
-    line = FIGURE.reading(PRESETS["laptop"], points)[1]
-    assert line.startswith("1 layer, 2 heads of rank 8: after 200 passes 0.0025 on the training sequences, 0.6")
-    assert "(240 times as much); on as many fresh sequences 0.6." in line
-    figure = FIGURE.picture(PRESETS["laptop"], points).draw()
+    line = FIGURE.reading(FIGURE.presets["laptop"], points)[1]
+    assert line == (
+        "1 layer of 2 heads of rank 8: training error 0.0025, held-out error 0.6. As many fresh sequences: 0.6."
+    )
+    figure = FIGURE.picture(FIGURE.presets["laptop"], points).draw()
     assert len(figure.axes) == 6
     known = next(line for line in figure.axes[0].lines if line.get_label() == "repeated sequences: training")
     assert (known.get_xdata()[0], known.get_xdata()[-1]) == (1, 200)
@@ -60,9 +61,9 @@ def test_the_whole_schedule_of_the_authors_is_one_choice_and_has_their_value_bes
     assert run.optim.warmup == 50 * run.optim.epoch_steps
     assert run.optim.steps * run.optim.batch == 25_600_000
     points = points_of(FIGURE.rows([with_curve(run)]), FIGURE.keys)
-    (line,) = FIGURE.reading(PRESETS["full"], points)
-    assert line.endswith("; the paper has 0.218 (training).")
-    (axes,) = FIGURE.picture(PRESETS["full"], points).draw().axes
+    (line,) = FIGURE.reading(FIGURE.presets["full"], points)
+    assert line.endswith(" The paper: 0.218 (training error).")
+    (axes,) = FIGURE.picture(FIGURE.presets["full"], points).draw().axes
     (cross,) = [line for line in axes.lines if line.get_marker() == "x" and len(line.get_xdata())]
     assert (cross.get_xdata()[0], cross.get_ydata()[0]) == (1000, 0.218)
 

@@ -1,13 +1,13 @@
 import pytest
 
-from rankwise.recipes.rows import points_of
-from rankwise.recipes.theorem import FIGURE, PRESETS, below_bound, random_feature_errors
+from rankwise.recipes.points import points_of
+from rankwise.recipes.theorem import FIGURE, below_bound, random_feature_errors
 from rankwise.theory.bounds import error_lower_bound
 from rankwise.train.loop import train
 from recipe_rows import points_from, trained
 
 
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", list(FIGURE.presets))
 def test_every_run_is_one_bare_layer_on_two_orthogonal_points(preset):
     for run in FIGURE.sweep(preset, seeds=1).expand():
         model, task = run.model, run.task
@@ -27,11 +27,11 @@ def test_random_features_improve_with_heads_and_stay_above_the_bound():
 def test_each_kind_is_held_against_its_own_bound():
     points = points_from(FIGURE, "smoke", lambda run: 0.4)
     for point in points:
-        values = "any" if point.get("kind") == "softmax" else "scaled_identity"
-        bound = error_lower_bound(point.row.dim, point.row.rank, point.row.heads, values=values).value
+        values = "any" if point["kind"] == "softmax" else "scaled_identity"
+        bound = error_lower_bound(point["dim"], point["rank"], point["heads"], values=values).value
         assert point.mean("bound") == bound
-    assert {point.get("kind") for point in points} == {"softmax", "generalised"}
-    assert len(FIGURE.picture(PRESETS["smoke"], points).draw().axes) == 1
+    assert {point["kind"] for point in points} == {"softmax", "generalised"}
+    assert len(FIGURE.picture(FIGURE.presets["smoke"], points).draw().axes) == 1
 
 
 def test_a_point_below_the_bound_is_found_and_said():
@@ -41,8 +41,8 @@ def test_a_point_below_the_bound_is_found_and_said():
     inside, outside = (points_of(FIGURE.rows([trained(low, bound - k * 0.001)]), FIGURE.keys) for k in (3.9, 4.1))
     assert below_bound(inside) == []
     assert below_bound(outside) == outside
-    assert "none of 1 points lies" in FIGURE.reading(PRESETS["smoke"], inside)[0]
-    assert "1 of 1 points lie below" in FIGURE.reading(PRESETS["smoke"], outside)[0]
+    assert "none of 1 points lies" in FIGURE.reading(FIGURE.presets["smoke"], inside)[0]
+    assert "1 of 1 points lie below" in FIGURE.reading(FIGURE.presets["smoke"], outside)[0]
 
 
 def test_one_trained_head_of_rank_one_reaches_the_bound_and_does_not_cross_it():

@@ -37,7 +37,7 @@ def test_the_keys_tell_all_rows_of_a_seed_apart(figure):
 
 
 def _columns(figure, run):
-    from rankwise.recipes.rows import run_columns
+    from rankwise.recipes.points import run_columns
 
     return {**run_columns(run), **figure.columns(run)}
 

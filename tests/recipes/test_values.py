@@ -1,5 +1,5 @@
 from rankwise.recipes import figure1
-from rankwise.recipes.values import FIGURE, PRESETS
+from rankwise.recipes.values import FIGURE
 from recipe_rows import points_from
 
 
@@ -18,10 +18,10 @@ def test_every_rank_is_trained_twice_and_only_the_value_rank_differs():
 
 def test_reading_and_picture_from_fixed_numbers():
     points = points_from(FIGURE, "laptop", lambda run: 0.8 if run.model.value_rank is None else 0.6)
-    level, *lines = FIGURE.reading(PRESETS["laptop"], points)
+    level, *lines = FIGURE.reading(FIGURE.presets["laptop"], points)
     assert level.startswith("Linear scores with whole values reach 0.51")
-    assert lines[1] == "2 heads of rank 8: 0.8 with values of rank 8, 0.6 with whole values."
-    figure = FIGURE.picture(PRESETS["laptop"], points).draw()
+    assert lines[1] == "2 heads of rank 8: 0.8 with values of that rank, 0.6 with whole values."
+    figure = FIGURE.picture(FIGURE.presets["laptop"], points).draw()
     assert [axes.get_title() for axes in figure.axes] == ["$H = 16/r$", "$H = 64/r$"]
     labels = {text.get_text() for text in figure.legends[0].get_texts()}
     assert labels == {"values of rank $r$", "values of rank $d$", "linear scores, whole values"}

@@ -70,6 +70,7 @@ def changed(key, value):
         ("task.points", 1, "task.points: expected at least 2, got 1"),
         ("task.alpha", 1, "task.alpha: expected a positive number exactly when distribution = 'power_law'"),
         ("task.biases", [1.0], "task.biases: expected none for 'nearest', got 1"),
+        ("task.rotation", 0, "task.rotation: expected none for 'nearest', got 0"),
         ("task.queries", 0, "task.queries: expected at least 1, got 0"),
         ("seed", -1, "seed: expected at least 0, got -1"),
         ("tags", ["\x1b[31mred"], "tags[0]: expected at most 200 printable characters, got '\\x1b[31mred'"),

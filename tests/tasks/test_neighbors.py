@@ -40,6 +40,20 @@ def test_farthest_commutes_with_rotations_and_permutations(dim, points, seed):
     torch.testing.assert_close(task.target(batch.points[:, order]), batch.targets[:, order], rtol=0, atol=1e-12)
 
 
+@given(dim=st.integers(2, 8), points=st.integers(2, 8), seed=seeds)
+def test_farthest_by_a_rotation_is_the_farthest_from_the_turned_point(dim, points, seed):
+    """One exact head with form -T answers it, and the same seed always has the same T."""
+    task = FarthestNeighbor(dim, points, rotation=seed)
+    batch = task.sample(5, seeded(seed), dtype=torch.float64)
+    turn = FarthestNeighbor(dim, points, rotation=seed).turn
+    torch.testing.assert_close(turn @ turn.mT, torch.eye(dim, dtype=torch.float64), rtol=0, atol=1e-12)
+    for example, targets in zip(batch.points, batch.targets, strict=True):
+        for point, target in zip(example, targets, strict=True):
+            scores = [float(other @ (turn @ point)) for other in example]
+            assert torch.equal(target, example[scores.index(min(scores))])
+    assert not task.isotropic
+
+
 @given(dim=st.integers(2, 8), biases=st.lists(st.floats(-1, 1), min_size=1, max_size=5), seed=seeds)
 def test_biased_commutes_with_rotations_and_with_swaps_that_negate_the_biases(dim, biases, seed):
     coefficients = [1.0 + k for k in range(len(biases))]

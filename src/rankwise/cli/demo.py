@@ -94,5 +94,5 @@ def rank_table(points: Sequence[Point]) -> Table:
 
 
 def _plain(point: Point) -> dict[str, Any]:
-    common = {name: point.get(name) for name in ("dim", "points", "layers", "heads", "rank", "parameters")}
-    return {**common, **point.row.extra, "error": point.error, "error_se": point.spread()}
+    names = ("dim", "points", "layers", "heads", "rank", "parameters", "budget", "kind", "bound")
+    return {**{name: point[name] for name in names if name in point}, "error": point.error, "error_se": point.spread()}

@@ -12,15 +12,16 @@ A measurement: the question is open.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
+from operator import itemgetter
 from pathlib import Path
 
 from rankwise.measure import first_crossing
 from rankwise.recipes.cells import TWENTIETH, SphereSizes, cell_trainer, farthest
-from rankwise.recipes.marks import Value, curve, lines_of
-from rankwise.recipes.rows import Point
+from rankwise.recipes.curves import curve, shares
+from rankwise.recipes.points import Point, Value, lines_of
 from rankwise.recipes.trained_figure import TrainedFigure
 from rankwise.report import Panel, Picture, PlotAxis
 from rankwise.spec import NeighborSpec, RunSpec, VectorFile
@@ -34,26 +35,18 @@ _LEVEL = 0.5  # of the best linear error: what "enough rank" means in the readin
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes(SphereSizes):
-    """The sizes of a preset; ranks are shares of the dimension, which a file of vectors brings with it."""
+    """Ranks are shares of the dimension, which a file of vectors brings with it."""
 
     alphas: tuple[float, ...]
     shares: tuple[float, ...] = (1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8, 1.0)
 
 
-PRESETS = {
-    "smoke": Sizes(dim=16, points=8, alphas=(0.0, 1.0), shares=(1 / 4, 1 / 2, 1.0), sequences=32_000, seeds=1),
-    "laptop": Sizes(dim=32, points=8, alphas=(0.0, 0.5, 1.0, 2.0), sequences=128_000),
-    "full": Sizes(dim=64, points=16, alphas=(0.0, 0.5, 1.0, 1.5, 2.0), sequences=TWENTIETH, seeds=1),
-}
-
-
 class _Anisotropic(TrainedFigure[Sizes]):
-    """Relative error against r/d and against r/d_eff, one curve per law of the data."""
+    """Error relative to the best linear one, against r/d and against r/d_eff; one curve per law of the data."""
 
     name = "anisotropic"
     keys = ("data", "rank")
     tabled = ("error", "of_linear", "effective_dim")
-    presets = PRESETS
 
     def runs(self, settings: Sizes, *, sequences: int | None = None, vectors: Path | None = None) -> Iterable[RunSpec]:
         """Every rank on every law, by ``capacity``; ``vectors`` adds the points of a file."""
@@ -65,57 +58,50 @@ class _Anisotropic(TrainedFigure[Sizes]):
                 yield train(task, heads=_HEADS, rank=rank)
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
-        """What the data is called: its exponent, or its file."""
         task = run.neighbors
         return {"data": f"alpha = {task.alpha:g}" if task.vectors_from is None else Path(task.vectors_from.path).stem}
 
     def measured(self, trained: TrainedRun) -> Iterable[Mapping[str, Value]]:
-        """The intrinsic dimension of the data, and the error relative to the best linear one on it."""
         effective, linear = describe_data(trained.run.neighbors)
         yield {"effective_dim": effective, "linear_error": linear, "of_linear": trained.result["error"] / linear}
 
-    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
-        """The needed rank as a share of d and of d_eff, and which of the two shares varies less."""
-        lines, shares = [], []
-        for data, own in _by_data(marks).items():
-            dim, effective = own[0].row.dim, _effective(own[0])
-            needed = first_crossing({point.row.rank: point.mean("of_linear") for point in own}, _LEVEL)
+    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+        """The needed rank as a share of d_eff, and whether it varies less than that of d."""
+        lines, of_dim, of_effective = [], [], []
+        for data, own in _by_data(points).items():
+            needed = first_crossing({point["rank"]: point.mean("of_linear") for point in own}, _LEVEL)
             if needed is None:
-                lines.append(f"{data} (d_eff = {effective:.3g}): half the linear error is not crossed at these ranks.")
+                lines.append(f"{data}: half the linear error is not crossed at these ranks.")
                 continue
-            shares.append((needed / dim, needed / effective))
+            of_dim.append(needed / own[0]["dim"])
+            of_effective.append(needed / _effective(own[0]))
+            lines.append(f"{data}: rank {needed:.3g} has half the linear error, {of_effective[-1]:.2f} of d_eff.")
+        if len(of_dim) > 1:
+            by_dim, by_effective = (max(found) / min(found) for found in (of_dim, of_effective))
+            nearer = "d_eff" if by_effective < by_dim else "d"
             lines.append(
-                f"{data} (d = {dim}, d_eff = {effective:.3g}): half the linear error takes rank {needed:.3g}, "
-                f"{needed / dim:.2f} d or {needed / effective:.2f} d_eff."
-            )
-        if len(shares) > 1:
-            of_d, of_effective = (max(column) / min(column) for column in zip(*shares, strict=True))
-            nearer = "d_eff" if of_effective < of_d else "d"
-            lines.append(
-                f"Over the data, rank / d varies by a factor {of_d:.2g} and rank / d_eff by {of_effective:.2g}: "
+                f"Over the data, rank / d varies by a factor {by_dim:.2g} and rank / d_eff by {by_effective:.2g}: "
                 f"by this measure the need follows {nearer} more closely."
             )
         return lines
 
-    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
-        """Relative errors against r/d, and the same against r/d_eff."""
+    def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
         panels = []
         for name, unit, of, powers in (
-            ("the dimension", "d", _of_dim, range(-4, 1)),
-            ("the intrinsic dimension", "$d_{eff}$", _of_effective, range(-4, 4)),
+            ("the dimension", "d", itemgetter("dim"), range(-4, 1)),
+            ("the intrinsic dimension", "$d_{eff}$", _effective, range(-4, 4)),
         ):
             series = [
-                curve(f"{data}, $d_{{eff}}$ = {_effective(own[0]):.3g}", own, x=of, y="of_linear")
-                for data, own in _by_data(marks).items()
+                curve(f"{data}, $d_{{eff}}$ = {_effective(own[0]):.3g}", own, x=partial(_share, of), y="of_linear")
+                for data, own in _by_data(points).items()
             ]
-            ticks = {2.0**power: f"{2**power}" if power >= 0 else f"1/{2**-power}" for power in powers}
             panels.append(
                 Panel(
                     title=f"against {name}",
-                    x=PlotAxis(label=f"rank / {unit}", scale="log2", ticks=ticks),
+                    x=PlotAxis(label=f"rank / {unit}", scale="log2", ticks=shares(2.0**power for power in powers)),
                     y=PlotAxis(label="error / error of the best linear predictor", scale="log"),
                     series=series,
-                    levels={"half the linear error" if of is _of_effective else "": _LEVEL},
+                    levels={"half the linear error" if of is _effective else "": _LEVEL},
                     verticals=[1],
                 )
             )
@@ -150,16 +136,16 @@ def _by_data(points: Sequence[Point]) -> dict[Value, list[Point]]:
     return dict(sorted(lines_of(points, "data").items(), key=lambda line: -_effective(line[1][0])))
 
 
+def _share(of: Callable[[Point], float], point: Point) -> float:
+    return float(point["rank"] / of(point))
+
+
 def _effective(point: Point) -> float:
     return point.mean("effective_dim")
 
 
-def _of_dim(point: Point) -> float:
-    return point.row.rank / point.row.dim
-
-
-def _of_effective(point: Point) -> float:
-    return point.row.rank / _effective(point)
-
-
-FIGURE = _Anisotropic()
+FIGURE = _Anisotropic(
+    smoke=Sizes(dim=16, points=8, alphas=(0.0, 1.0), shares=(1 / 4, 1 / 2, 1.0), sequences=32_000, seeds=1),
+    laptop=Sizes(dim=32, points=8, alphas=(0.0, 0.5, 1.0, 2.0), sequences=128_000),
+    full=Sizes(dim=64, points=16, alphas=(0.0, 0.5, 1.0, 1.5, 2.0), sequences=TWENTIETH, seeds=1),
+)

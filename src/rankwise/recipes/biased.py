@@ -19,10 +19,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rankwise.recipes.cells import TWENTIETH, cell_trainer
-from rankwise.recipes.marks import Value, curve, lines_of
-from rankwise.recipes.rows import Point
+from rankwise.recipes.curves import curves
+from rankwise.recipes.points import Point, Value, lines_of, select
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
-from rankwise.report import Panel, Picture, PlotAxis, ramp
+from rankwise.report import Panel, Picture, PlotAxis
 from rankwise.spec import NeighborSpec, RunSpec, vary
 from rankwise.sweep import TrainedRun
 from rankwise.tasks import linear_error
@@ -41,21 +41,12 @@ class Sizes(Settings):
     sequences: int
 
 
-_FULL_RANKS = (1, 8, 16, 32, 40, 48, 52, 56, 60, 62, 63, 64, 65)
-PRESETS = {
-    "smoke": Sizes(dim=8, heads=4, ranks=(4, 8, 9), biases=(0.0, 1.0), sequences=64_000, seeds=1),
-    "laptop": Sizes(dim=16, heads=4, ranks=(1, 4, 8, 10, 12, 14, 15, 16, 17), sequences=384_000),
-    "full": Sizes(dim=64, heads=16, ranks=_FULL_RANKS, sequences=2 * TWENTIETH, seeds=1),
-}
-
-
 class _Biased(TrainedFigure[Sizes]):
-    """Error against d - r, one curve per bias; and the same relative to the best linear predictor."""
+    """Error against d - r, one curve per bias; and the same relative to the best linear predictor (with a constant)."""
 
     name = "biased"
     keys = ("bias", "rank")
     tabled = ("error", "of_linear")
-    presets = PRESETS
 
     def runs(self, settings: Sizes, *, sequences: int | None = None) -> Iterable[RunSpec]:
         """Every rank with every bias."""
@@ -69,37 +60,28 @@ class _Biased(TrainedFigure[Sizes]):
                 yield vary(train(task, heads=settings.heads, rank=rank), {"model.value_rank": dim, **_BARE})
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
-        """The bias in standard deviations of the margin."""
         return {"bias": round(run.neighbors.biases[0] / margin_deviation(run.model.dim), 6)}
 
     def measured(self, trained: TrainedRun) -> Iterable[Mapping[str, Value]]:
-        """The share of the best linear predictor's error (with a constant) that remains."""
         linear = linear_error(trained.run.neighbors)
         yield {"linear_error": linear, "of_linear": trained.result["error"] / linear}
 
-    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
-        """For every bias, the share of the linear error that remains at half rank, at d, and at d + 1."""
-        dim = settings.dim
-        telling = (dim // 2, dim - 1, dim, dim + 1)
-        return [
-            f"Bias {bias:g}: of the best linear predictor's error there remains "
-            + ", ".join(f"{p.mean('of_linear'):.2g} at rank {p.row.rank}" for p in own if p.row.rank in telling)
-            + "."
-            for bias, own in lines_of(marks, "bias").items()
-        ]
+    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+        """For every bias, the share of the linear error that remains at half rank and at d + 1."""
+        lines, telling = [], {"d/2": settings.dim // 2, "d + 1": settings.dim + 1}
+        for bias, own in lines_of(points, "bias").items():
+            found = {name: select(own, rank=rank) for name, rank in telling.items()}
+            left = [f"{one[0].mean('of_linear'):.2g} at rank {name}" for name, one in found.items() if one]
+            lines.append(f"Bias {bias:g}: of the best linear predictor's error there remains {' and '.join(left)}.")
+        return lines
 
-    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
-        """Errors left, errors relative to the best linear predictor's right, both against d - r."""
-        biases, panels = lines_of(marks, "bias"), []
+    def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
+        x, panels = PlotAxis(label="d - r", ticks=_ticks(points), inverted=True), []
         for column, title, label in (
             ("error", "squared error", "squared error per query"),
             ("of_linear", "relative to the best linear predictor", "error / error of the best linear predictor"),
         ):
-            series = [
-                curve(f"bias {bias:g} deviations", own, x=_codimension, y=column, color=colour)
-                for (bias, own), colour in zip(biases.items(), ramp(len(biases)), strict=True)
-            ]
-            x = PlotAxis(label="d - r", ticks=_ticks(marks), inverted=True)
+            series = curves(points, "bias", "bias {:g} deviations".format, shades=True, x=_codimension, y=column)
             panels.append(Panel(title=title, x=x, y=PlotAxis(label=label, scale="log"), series=series))
         title = f"Biased nearest of two orthogonal points in {settings.dim} dimensions, {settings.heads} heads"
         return Picture(title=title, panels=[panels], legend="right", share_y=False)
@@ -111,14 +93,19 @@ def margin_deviation(dim: int) -> float:
 
 
 def _codimension(point: Point) -> float:
-    return point.row.dim - point.row.rank
+    return float(point["dim"] - point["rank"])
 
 
 def _ticks(points: Sequence[Point]) -> list[int]:
     """The codimensions that were trained, without those too near the last to be read."""
     found = sorted({int(_codimension(point)) for point in points})
-    near = points[0].row.dim / 16
+    near = points[0]["dim"] / 16
     return [gap for gap in found if gap in (found[0], found[-1]) or gap - found[0] >= near]
 
 
-FIGURE = _Biased()
+_FULL_RANKS = (1, 8, 16, 32, 40, 48, 52, 56, 60, 62, 63, 64, 65)
+FIGURE = _Biased(
+    smoke=Sizes(dim=8, heads=4, ranks=(4, 8, 9), biases=(0.0, 1.0), sequences=64_000, seeds=1),
+    laptop=Sizes(dim=16, heads=4, ranks=(1, 4, 8, 10, 12, 14, 15, 16, 17), sequences=384_000),
+    full=Sizes(dim=64, heads=16, ranks=_FULL_RANKS, sequences=2 * TWENTIETH, seeds=1),
+)

@@ -10,6 +10,7 @@ from typing import Any
 from rankwise.errors import require_choice, require_int
 from rankwise.recipes.trained_figure import Settings
 from rankwise.spec import NeighborSpec, RunSpec
+from rankwise.tasks import trivial_errors
 from rankwise.train import PAPER_SEQUENCES, Cell, capacity, paper
 
 TWENTIETH = PAPER_SEQUENCES // 20
@@ -29,6 +30,16 @@ class SphereSizes(Settings):
     points: int
     ranks: tuple[int, ...] = ()
     sequences: int
+
+    @property
+    def place(self) -> str:
+        """The task in words."""
+        return f"farthest of {self.points} points in {self.dim} dimensions"
+
+    @property
+    def levels(self) -> dict[str, float]:
+        """What predictors without attention reach."""
+        return trivial_errors(self.dim, self.points)
 
 
 def sphere_trainer(settings: SphereSizes, sequences: int | None, **options: Any) -> Callable[..., RunSpec]:
@@ -57,8 +68,3 @@ def cell_trainer(
 def farthest(dim: int, points: int) -> NeighborSpec:
     """The task of the paper's figures."""
     return NeighborSpec(name="farthest", dim=dim, points=points)
-
-
-def counted(number: int, noun: str) -> str:
-    """1 layer, 3 layers."""
-    return f"{number} {noun}{'s' * (number != 1)}"

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rankwise.recipes import figure1, theorem
-from rankwise.recipes.marks import lines_of
-from rankwise.recipes.rows import Point, points_of
+from rankwise.recipes.points import Point, lines_of, points_of
 from rankwise.report import Picture
 from rankwise.spec import SweepSpec
 from rankwise.sweep import TrainedRun
@@ -38,8 +37,7 @@ def picture(trade_off: Sequence[Point], setting: Sequence[Point]) -> Picture:
     low = min(point.error for point in trade_off) / 2
     depths = [figure1.depth_panel(own) for own in lines_of(trade_off, "layers").values()]
     left = [replace(panel, legend="lower left", y=replace(panel.y, low=low, high=2)) for panel in depths]
-    row = trade_off[0].row
-    title = f"Farthest of {row.points} points in {row.dim} dimensions (left), "
+    title = f"{figure1.FIGURE.settings('demo').place.capitalize()} (left), "
     title += "nearest of 2 orthogonal points and its bound (right)"
     return Picture(title=title, panels=[[*left, theorem.dimension_panel(setting)]], share_y=False, size=(4.3, 4.8))
 
@@ -47,5 +45,5 @@ def picture(trade_off: Sequence[Point], setting: Sequence[Point]) -> Picture:
 def reading(trade_off: Sequence[Point], setting: Sequence[Point]) -> list[str]:
     """A line each, computed from the numbers: one layer, depth, the bound."""
     first, *_ = figure1.full_against_half(trade_off)
-    bound, *_ = theorem.FIGURE.reading(theorem.PRESETS["demo"], setting)
+    bound, *_ = theorem.FIGURE.reading(theorem.FIGURE.settings("demo"), setting)
     return [first, *figure1.depth_narrows(trade_off), bound]

@@ -15,10 +15,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rankwise.recipes.cells import TWENTIETH, SphereSizes, counted, sphere_trainer
-from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select, ticked
+from rankwise.recipes.cells import TWENTIETH, SphereSizes, sphere_trainer
+from rankwise.recipes.curves import ERROR, counted, curve, ticked
 from rankwise.recipes.paper_figures import published
-from rankwise.recipes.rows import Point
+from rankwise.recipes.points import Point, Value, lines_of, select
 from rankwise.recipes.trained_figure import TrainedFigure
 from rankwise.report import Panel, Picture, two_digits_down
 from rankwise.spec import RunSpec, heads_for_budget
@@ -36,7 +36,7 @@ class BudgetCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes(SphereSizes):
-    """The sizes of a preset."""
+    """The curves of all panels."""
 
     curves: tuple[BudgetCurve, ...]
 
@@ -45,34 +45,12 @@ def _all_curves(ranks: tuple[int, ...], exponents: tuple[float, ...] = (1.0, 1.5
     return tuple(BudgetCurve(layers=layers, exponent=c, ranks=ranks) for layers in (1, 3) for c in exponents)
 
 
-_RANKS = (64, 32, 16, 8, 4, 2, 1)
-PRESETS = {
-    "smoke": Sizes(dim=16, points=8, curves=_all_curves((8, 16), (1.0, 1.5)), sequences=32_000, seeds=1),
-    "demo": Sizes(dim=16, points=8, curves=_all_curves((4, 8, 16)), sequences=64_000, seeds=1),
-    "laptop": Sizes(dim=16, points=8, curves=_all_curves((2, 4, 8, 16)), sequences=128_000),
-    "full": Sizes(
-        dim=64,
-        points=16,
-        curves=(
-            BudgetCurve(layers=1, exponent=1.0, ranks=_RANKS),
-            BudgetCurve(layers=3, exponent=1.0, ranks=_RANKS),
-            BudgetCurve(layers=5, exponent=1.0, ranks=(64, 16, 4)),
-            BudgetCurve(layers=1, exponent=1.5, ranks=_RANKS),
-            BudgetCurve(layers=1, exponent=2.0, ranks=(64, 32, 8)),
-        ),
-        sequences=TWENTIETH,
-        seeds=1,
-    ),
-}
-
-
 class _Figure1(TrainedFigure[Sizes]):
-    """Error against rank: one panel per depth, one curve per budget."""
+    """Error against rank: one panel per depth, one curve per budget; d^2 is the usual H r = d."""
 
     name = "figure1"
     keys = ("layers", "budget", "rank")
     tabled = ("error", "train_min")
-    presets = PRESETS
 
     def runs(self, settings: Sizes, *, protocol: str = "capacity", sequences: int | None = None) -> Iterable[RunSpec]:
         """Every rank of every curve."""
@@ -83,29 +61,26 @@ class _Figure1(TrainedFigure[Sizes]):
                 yield train(layers=line.layers, heads=heads, rank=rank)
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
-        """The budget: d^2 is the usual H r = d."""
         return {"budget": f"d^{1 + round(2 * math.log(run.model.heads * run.model.rank, run.model.dim)) / 2:g}"}
 
-    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
         """Full against half rank at every depth, what depth changes, and the paper's values."""
-        return [*full_against_half(marks), *depth_narrows(marks), *_beside_the_paper(marks)]
+        return [*full_against_half(points), *depth_narrows(points), *_beside_the_paper(points)]
 
-    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
-        """One panel per depth."""
-        panels = [depth_panel(own) for own in lines_of(marks, "layers").values()]
-        title = f"Farthest of {settings.points} points in {settings.dim} dimensions"
-        return Picture(title=title, panels=[panels], legend="right")
+    def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
+        panels = [depth_panel(own) for own in lines_of(points, "layers").values()]
+        return Picture(title=settings.place.capitalize(), panels=[panels], legend="right")
 
 
 def depth_panel(points: Sequence[Point]) -> Panel:
     """Error against rank at one depth, with the errors of trivial predictors as levels."""
-    row, lines = points[0].row, lines_of(points, "budget").items()
+    one, lines = points[0], lines_of(points, "budget").items()
     return Panel(
-        title=counted(row.layers, "layer"),
+        title=counted(one["layers"], "layer"),
         x=ticked(points),
         y=ERROR,
-        series=[curve(_label(str(name)), line, x="rank", published=_published(line)) for name, line in lines],
-        levels=trivial_errors(row.dim, row.points),
+        series=[curve(_label(name), line, x="rank", published=_published(line)) for name, line in lines],
+        levels=trivial_errors(one["dim"], one["points"]),
     )
 
 
@@ -116,8 +91,8 @@ def full_against_half(points: Sequence[Point]) -> list[str]:
         full, half = max(gap[0] for gap in gaps.values()), min(gap[1] for gap in gaps.values())
         least = two_digits_down(min(gap[1] / gap[0] for gap in gaps.values()))
         lines.append(
-            f"{counted(layers, 'layer')}: full rank reaches {full:.2g} or less; half rank reaches {half:.2g} at best, "
-            f"at least {least} times as much at equal parameters."
+            f"{counted(layers, 'layer')}: full rank reaches {full:.2g} or less, half rank {half:.2g} at best. "
+            f"At equal parameters half rank errs at least {least} times as much."
         )
     return lines
 
@@ -137,25 +112,22 @@ def depth_narrows(points: Sequence[Point]) -> list[str]:
 def _gaps(points: Sequence[Point]) -> dict[int, dict[str, tuple[float, float]]]:
     """The errors of full and of half rank by depth and budget, wherever both were trained."""
     found: dict[int, dict[str, tuple[float, float]]] = {}
-    for full in (point for point in points if point.row.rank == point.row.dim):
-        name = str(full.get("budget"))
-        for half in select(points, layers=full.row.layers, budget=name, rank=full.row.dim // 2):
-            found.setdefault(full.row.layers, {})[name] = (full.error, half.error)
+    for full in (point for point in points if point["rank"] == point["dim"]):
+        for half in select(points, layers=full["layers"], budget=full["budget"], rank=full["dim"] // 2):
+            found.setdefault(full["layers"], {})[full["budget"]] = (full.error, half.error)
     return found
 
 
 def _beside_the_paper(points: Sequence[Point]) -> list[str]:
-    beside = [(point, value) for point in points if (value := _published([point]).get(point.row.rank)) is not None]
-    if not beside:
-        return []
+    beside = [(point, value) for point in points for value in _published([point]).values()]
     below = sum(point.error < value for point, value in beside)
-    repeated = [point for point, _ in beside if point.row.protocol == "paper"]
-    lines = [f"Of {len(beside)} held-out errors {below} lie below the paper's training error."]
+    lines = [f"Of {len(beside)} held-out errors {below} lie below the paper's training error."] if beside else []
+    repeated = [point for point, _ in beside if point["protocol"] == "paper"]
     if repeated:
         most = max(repeated, key=lambda point: point.error - point.mean("train_min"))
         lines.append(
-            f"The paper's protocol repeats its sequences: at rank {most.row.rank} with "
-            f"{counted(most.row.layers, 'layer')} the error on them is {most.mean('train_min'):.3g}, held out "
+            f"The paper's protocol repeats its sequences: at rank {most['rank']} with "
+            f"{counted(most['layers'], 'layer')} the error on them is {most.mean('train_min'):.3g}, held out "
             f"{most.error:.3g}."
         )
     return lines
@@ -163,9 +135,9 @@ def _beside_the_paper(points: Sequence[Point]) -> list[str]:
 
 def _published(points: Sequence[Point]) -> dict[int, float]:
     """The paper's values for one curve by rank, where it has them at this size and these ranks."""
-    row, exponent = points[0].row, float(str(points[0].get("budget")).removeprefix("d^")) - 1
-    found = published("figure1", dim=row.dim, points=row.points, layers=row.layers, exponent=exponent)
-    return {point.row.rank: found[point.row.rank] for point in points if point.row.rank in found}
+    one, exponent = points[0], float(points[0]["budget"].removeprefix("d^")) - 1
+    found = published("figure1", dim=one["dim"], points=one["points"], layers=one["layers"], exponent=exponent)
+    return {point["rank"]: found[point["rank"]] for point in points if point["rank"] in found}
 
 
 def _label(name: str) -> str:
@@ -173,4 +145,22 @@ def _label(name: str) -> str:
     return f"$d^{{{exponent:g}}}$ parameters, $H = d^{{{exponent - 1:g}}}/r$".replace("d^{1}/", "d/")
 
 
-FIGURE = _Figure1()
+_RANKS = (64, 32, 16, 8, 4, 2, 1)
+FIGURE = _Figure1(
+    smoke=Sizes(dim=16, points=8, curves=_all_curves((8, 16), (1.0, 1.5)), sequences=32_000, seeds=1),
+    demo=Sizes(dim=16, points=8, curves=_all_curves((4, 8, 16)), sequences=64_000, seeds=1),
+    laptop=Sizes(dim=16, points=8, curves=_all_curves((2, 4, 8, 16)), sequences=128_000),
+    full=Sizes(
+        dim=64,
+        points=16,
+        curves=(
+            BudgetCurve(layers=1, exponent=1.0, ranks=_RANKS),
+            BudgetCurve(layers=3, exponent=1.0, ranks=_RANKS),
+            BudgetCurve(layers=5, exponent=1.0, ranks=(64, 16, 4)),
+            BudgetCurve(layers=1, exponent=1.5, ranks=_RANKS),
+            BudgetCurve(layers=1, exponent=2.0, ranks=(64, 32, 8)),
+        ),
+        sequences=TWENTIETH,
+        seeds=1,
+    ),
+)

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rankwise.measure import angle_and_scale
-from rankwise.recipes.cells import TWENTIETH, SphereSizes, counted, sphere_trainer
-from rankwise.recipes.marks import Value, curve, lines_of
+from rankwise.recipes.cells import TWENTIETH, SphereSizes, sphere_trainer
+from rankwise.recipes.curves import counted, curve
 from rankwise.recipes.paper_figures import published
-from rankwise.recipes.rows import Point
+from rankwise.recipes.points import Point, Value, lines_of
 from rankwise.recipes.trained_figure import TrainedFigure
 from rankwise.report import COLOURS, MARKERS, Panel, Picture, PlotAxis, Series, dots
 from rankwise.spec import RunSpec, heads_for_budget
@@ -39,20 +39,12 @@ class Sizes(SphereSizes):
     exponents: tuple[float, ...] = (1.0, 1.5, 2.0)
 
 
-PRESETS = {
-    "smoke": Sizes(dim=16, points=8, exponents=(1.0, 1.5), sequences=32_000, seeds=1),
-    "laptop": Sizes(dim=16, points=8, sequences=128_000),
-    "full": Sizes(dim=64, points=16, sequences=TWENTIETH, seeds=1),
-}
-
-
 class _Figure2(TrainedFigure[Sizes]):
-    """Angle against scale, a dot per head."""
+    """Angle against scale, a dot per head; left the scores, right the values; few heads above many."""
 
     name = "figure2"
     keys = ("heads", "seed", "head")
     tabled = ("error", "qk_angle", "qk_scale", "ov_angle")
-    presets = PRESETS
 
     def runs(self, settings: Sizes, *, protocol: str = "capacity", sequences: int | None = None) -> Iterable[RunSpec]:
         """The full-rank cells of one layer of figure 1."""
@@ -75,24 +67,19 @@ class _Figure2(TrainedFigure[Sizes]):
             ov_angle, ov_scale = angle_and_scale(layer.ov(head).dense() / layer.spec.average, sign=1)
             yield {"head": head, "qk_angle": qk_angle, "qk_scale": qk_scale, "ov_angle": ov_angle, "ov_scale": ov_scale}
 
-    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
-        """A line for every number of heads."""
+    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
         lines = []
-        for heads, own in lines_of(marks, "heads").items():
+        for heads, own in lines_of(points, "heads").items():
             angles = [point.mean("qk_angle") for point in own]
-            scale = statistics.median(point.mean("qk_scale") for point in own)
-            lines.append(
-                f"{counted(heads, 'head')}: {statistics.fmean(angles):.1f} degrees from -I on average (from "
-                f"{min(angles):.1f} to {max(angles):.1f}; random matrices: 90), median scale {scale:.3g}."
-            )
-        return lines
+            mean, most = statistics.fmean(angles), max(angles)
+            lines.append(f"{counted(heads, 'head')}: {mean:.1f} degrees from -I on average, {most:.1f} at most.")
+        return [*lines, "Random matrices are about 90 degrees away."]
 
-    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
-        """Left the scores, right the values; few heads above many."""
+    def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
         authors, panels = published_medians(settings.dim, settings.points), []
         for part, title, name in _PANELS:
             series = []
-            for place, (heads, own) in enumerate(lines_of(marks, "heads").items()):
+            for place, (heads, own) in enumerate(lines_of(points, "heads").items()):
                 look = dots(COLOURS[place], MARKERS[place], alpha=0.7, zorder=3 - place / 10)
                 series.append(curve(counted(heads, "head"), own, x=f"{part}_angle", y=f"{part}_scale", **look))
             for place, (angle, scale) in enumerate(authors.values() if part == "qk" else ()):
@@ -102,7 +89,7 @@ class _Figure2(TrainedFigure[Sizes]):
             x = PlotAxis(label=f"{name}, degrees", ticks=range(0, 181, 30), low=-5, high=185)
             y = PlotAxis(label=r"scale, Frobenius norm / $\sqrt{d}$", scale="log")
             panels.append(Panel(title=title, x=x, y=y, series=series, verticals=[90]))
-        title = f"Full-rank heads, farthest of {settings.points} points in {settings.dim} dimensions"
+        title = f"Full-rank heads, {settings.place}"
         return Picture(title=title, panels=[panels], legend="right", share_y=False)
 
 
@@ -112,4 +99,8 @@ def published_medians(dim: int, points: int) -> dict[int, tuple[float, float]]:
     return {heads: (180 - angle, scales[heads] / math.sqrt(dim)) for heads, angle in angles.items()}
 
 
-FIGURE = _Figure2()
+FIGURE = _Figure2(
+    smoke=Sizes(dim=16, points=8, exponents=(1.0, 1.5), sequences=32_000, seeds=1),
+    laptop=Sizes(dim=16, points=8, sequences=128_000),
+    full=Sizes(dim=64, points=16, sequences=TWENTIETH, seeds=1),
+)

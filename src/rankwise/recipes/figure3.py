@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any
 
-from rankwise.recipes.cells import FIRST_RATE, LATER_RATE, TWENTIETH, SphereSizes, counted, sphere_trainer
-from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select, ticked
+from rankwise.recipes.cells import FIRST_RATE, LATER_RATE, TWENTIETH, SphereSizes, sphere_trainer
+from rankwise.recipes.curves import ERROR, counted, curve, ticked
 from rankwise.recipes.paper_figures import published
-from rankwise.recipes.rows import Point
+from rankwise.recipes.points import Point, Value, lines_of, select
 from rankwise.recipes.trained_figure import TrainedFigure
 from rankwise.report import COLOURS, MARKERS, Panel, Picture
 from rankwise.spec import RunSpec, heads_for_budget, vary
-from rankwise.tasks import trivial_errors
 
 KINDS = ("none", "additive", "concatenated", "concatenated, equal")
 _EXPONENT = 1.5
@@ -31,16 +30,9 @@ _EXPONENT = 1.5
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes(SphereSizes):
-    """The sizes of a preset."""
+    """Every rank with every number of layers."""
 
     layers: tuple[int, ...] = (1, 3)
-
-
-PRESETS = {
-    "smoke": Sizes(dim=16, points=8, ranks=(4, 16), layers=(1,), sequences=32_000, seeds=1),
-    "laptop": Sizes(dim=16, points=8, ranks=(2, 4, 8, 16), sequences=128_000),
-    "full": Sizes(dim=64, points=16, ranks=(1, 2, 4, 8, 16, 32, 64), sequences=TWENTIETH, seeds=1),
-}
 
 
 class _Figure3(TrainedFigure[Sizes]):
@@ -49,7 +41,6 @@ class _Figure3(TrainedFigure[Sizes]):
     name = "figure3"
     keys = ("layers", "positions", "rank")
     tabled = ("error", "train_min")
-    presets = PRESETS
 
     def runs(self, settings: Sizes, *, protocol: str = "capacity", sequences: int | None = None) -> Iterable[RunSpec]:
         """Every kind at every depth and rank. The paper's curve without positions is that of its figure 1."""
@@ -62,37 +53,33 @@ class _Figure3(TrainedFigure[Sizes]):
                     yield placed(train(layers=layers, heads=heads, rank=rank), kind)
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
-        """Which positions the model has."""
         model = run.model
         if model.positions != "concatenated":
             return {"positions": model.positions}
         doubled = model.heads > heads_for_budget(model.dim, model.rank, _EXPONENT)
         return {"positions": "concatenated" if doubled else "concatenated, equal"}
 
-    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
         """How much positions help below full rank, by depth."""
         lines = []
-        for layers, own in lines_of(marks, "layers").items():
-            gains = [f"{kind} {gain:.2f}" for kind in KINDS[1:] if (gain := _gain(own, kind)) is not None]
+        for kind in KINDS[1:]:
+            by_depth = {layers: _gain(own, kind) for layers, own in lines_of(points, "layers").items()}
+            gains = [f"{gain:.2f} with {counted(n, 'layer')}" for n, gain in by_depth.items() if gain is not None]
             if gains:
-                lines.append(
-                    f"{counted(layers, 'layer')}, ranks below {settings.dim}: error without positions over error "
-                    f"with them (geometric mean over ranks): {', '.join(gains)}."
-                )
-        return lines
+                lines.append(f"Positions ({kind}) divide the error below full rank by {', by '.join(gains)}.")
+        return [*lines, "These are geometric means over ranks."] if lines else []
 
-    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
-        """One panel per depth."""
-        levels, panels = trivial_errors(settings.dim, settings.points), []
-        for layers, own in lines_of(marks, "layers").items():
+    def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
+        size, panels = {"dim": settings.dim, "points": settings.points}, []
+        for layers, own in lines_of(points, "layers").items():
             series = []
             for kind, colour, marker in zip(KINDS, COLOURS, MARKERS, strict=False):
                 if line := select(own, positions=kind):
-                    size = {"dim": settings.dim, "points": settings.points, "layers": layers}
-                    paper = published("figure3", **size, positions=kind)
+                    paper = published("figure3", **size, layers=layers, positions=kind)
                     series.append(curve(kind, line, x="rank", published=paper, color=colour, marker=marker))
-            panels.append(Panel(title=counted(layers, "layer"), x=ticked(own), y=ERROR, series=series, levels=levels))
-        title = f"Positions: farthest of {settings.points} points in {settings.dim} dimensions, $H = d^{{1.5}}/r$"
+            title, levels = counted(layers, "layer"), settings.levels
+            panels.append(Panel(title=title, x=ticked(own), y=ERROR, series=series, levels=levels))
+        title = f"Positions: {settings.place}, $H = d^{{1.5}}/r$"
         return Picture(title=title, panels=[panels], legend="right")
 
 
@@ -115,10 +102,14 @@ def placed(run: RunSpec, kind: str) -> RunSpec:
 
 def _gain(points: Sequence[Point], kind: str) -> float | None:
     """The geometric mean over low ranks of error without positions over error with them."""
-    without = {point.row.rank: point.error for point in select(points, positions="none")}
-    low = [point for point in select(points, positions=kind) if point.row.rank < point.row.dim]
-    ratios = [without[point.row.rank] / point.error for point in low if point.row.rank in without]
+    without = {point["rank"]: point.error for point in select(points, positions="none")}
+    low = [point for point in select(points, positions=kind) if point["rank"] < point["dim"]]
+    ratios = [without[point["rank"]] / point.error for point in low if point["rank"] in without]
     return geometric_mean(ratios) if ratios else None
 
 
-FIGURE = _Figure3()
+FIGURE = _Figure3(
+    smoke=Sizes(dim=16, points=8, ranks=(4, 16), layers=(1,), sequences=32_000, seeds=1),
+    laptop=Sizes(dim=16, points=8, ranks=(2, 4, 8, 16), sequences=128_000),
+    full=Sizes(dim=64, points=16, ranks=(1, 2, 4, 8, 16, 32, 64), sequences=TWENTIETH, seeds=1),
+)

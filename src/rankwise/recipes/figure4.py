@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rankwise.recipes.cells import LATER_RATE, TWENTIETH, cell_trainer, farthest
-from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select, ticked
+from rankwise.recipes.curves import ERROR, curve, curves, ticked
 from rankwise.recipes.paper_figures import published
-from rankwise.recipes.rows import Point
+from rankwise.recipes.points import Point, Value, estimated, lines_of, select
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report import GUIDE, Panel, Picture, PlotAxis, Series, smooth
 from rankwise.spec import RunSpec, heads_for_budget
@@ -38,20 +38,12 @@ class Sizes(Settings):
     queries: int
 
 
-PRESETS = {
-    "smoke": Sizes(dim=8, ranks=(4, 8), points=(4, 16), queries=256_000, seeds=1),
-    "laptop": Sizes(dim=16, ranks=(2, 4, 8, 16), points=(4, 16, 64), queries=1_024_000),
-    "full": Sizes(dim=64, ranks=(1, 8, 16, 32, 64), points=(4, 16, 64, 256), queries=16 * TWENTIETH, seeds=1),
-}
-
-
 class _Figure4(TrainedFigure[Sizes]):
     """Error against rank for several N; and the error of each model against the N that it is tested with."""
 
     name = "figure4"
     keys = ("points", "rank", "tested_points")
     tabled = ("tested_error",)
-    presets = PRESETS
 
     def runs(self, settings: Sizes, *, protocol: str = "capacity", sequences: int | None = None) -> Iterable[RunSpec]:
         """Every rank with every number of points; a sequence has as many queries as points."""
@@ -71,39 +63,33 @@ class _Figure4(TrainedFigure[Sizes]):
         for points in TESTED:
             task = FarthestNeighbor(trained.run.neighbors.dim, points)
             found = error_of(model, task, examples_with(points), trained.run.model.heads)
-            yield {"tested_points": points, "tested_error": found.mean, "tested_error_se": found.standard_error}
+            yield {"tested_points": points, **estimated("tested_error", found)}
 
-    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
-        """Error against N, and whether models carry over to more points."""
-        few, many = (extreme(point.row.points for point in marks) for extreme in (min, max))
-        lines, exact = [], _exact_heads(marks)
-        for rank in (settings.dim // 2, settings.dim):
-            first, last = (select(marks, points=count, rank=rank) for count in (few, many))
+    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+        """Error against N, and whether the models of the largest N carry over to more points."""
+        lines, counts, ranks = [], list(lines_of(points, "points")), {"Half": settings.dim // 2, "Full": settings.dim}
+        few, many, most = counts[0], counts[-1], max(TESTED)
+        for name, rank in ranks.items():
+            first, last = (select(points, points=count, rank=rank) for count in (few, many))
             if few < many and first and last:
-                change = f"from {first[0].error:.2g} to {last[0].error:.2g}"
-                lines.append(f"Rank {rank}, trained with {few} and with {many} points: error {change}.")
-        for count, line in exact.items():
-            most = max(line)
-            for low in select(marks, points=count, rank=settings.dim // 2, tested_points=most):
-                (full,) = select(marks, points=count, rank=settings.dim, tested_points=most)
-                lines.append(
-                    f"Trained with {count} points, tested with {most}: rank {low.row.rank} "
-                    f"{low.mean('tested_error'):.2g}, rank {full.row.rank} {full.mean('tested_error'):.2g}; an exact "
-                    f"head as soft as that {line[most]:.2g}."
-                )
-        return lines
+                errors = f"{first[0].error:.2g} with {few} points and {last[0].error:.2g} with {many}"
+                lines.append(f"{name} rank, trained with as many points as tested with: {errors}.")
+            for point in select(last, tested_points=most):
+                found = point.mean("tested_error")
+                lines.append(f"{name} rank, trained with {many} points: {found:.2g} when tested with {most}.")
+        exact = _exact_heads(points).get(many)
+        return [*lines, f"An exact head as soft as full rank has {exact[most]:.2g} there."] if exact else lines
 
-    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
+    def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
         """Left the paper's picture; then a panel for every number of points in training, against the number tested."""
-        trained, once = lines_of(marks, "points"), select(marks, tested_points=TESTED[0])
-        authors = {count: published("figure4", dim=settings.dim, points=count) for count in trained}
+        trained, once = lines_of(points, "points"), select(points, tested_points=TESTED[0])
         own = [
-            curve(f"N = {count}", line, x="rank", published=authors[count])
+            curve(f"N = {count}", line, x="rank", published=published("figure4", dim=settings.dim, points=count))
             for count, line in lines_of(once, "points").items()
         ]
         title = "trained and tested with N points"
         first = Panel(title=title, x=ticked(once), y=ERROR, series=own, legend="lower left")
-        exact = _exact_heads(marks)
+        exact = _exact_heads(points)
         linear = {count: trivial_errors(settings.dim, count, examples_with(count))["best linear"] for count in TESTED}
         panels = [_tested(count, line, exact.get(count), linear) for count, line in trained.items()]
         title = f"Farthest neighbour in {settings.dim} dimensions, two layers, $H = d^2/r$"
@@ -112,10 +98,7 @@ class _Figure4(TrainedFigure[Sizes]):
 
 def _tested(count: int, points: Sequence[Point], exact: dict[int, float] | None, linear: dict[int, float]) -> Panel:
     """The error of models trained with ``count`` points against the number of points that they are tested with."""
-    series = [
-        curve(f"rank {rank}", own, x="tested_points", y="tested_error")
-        for rank, own in lines_of(points, "rank").items()
-    ]
+    series = curves(points, "rank", "rank {}".format, x="tested_points", y="tested_error")
     if exact is not None:
         series.append(Series(label="exact head, softmax", x=list(exact), y=list(exact.values()), style=smooth("0.25")))
     series.append(Series(label="best linear", x=list(linear), y=list(linear.values()), style=smooth(GUIDE, "--")))
@@ -126,11 +109,15 @@ def _tested(count: int, points: Sequence[Point], exact: dict[int, float] | None,
 def _exact_heads(points: Sequence[Point]) -> dict[int, dict[int, float]]:
     """For every number of points that a full-rank model was trained with, the exact head that agrees with it there."""
     found = {
-        point.row.points: exact_head(point.row.dim, point.row.points, point.mean("tested_error"), TESTED)
+        point["points"]: exact_head(point["dim"], point["points"], point.mean("tested_error"), TESTED)
         for point in points
-        if point.row.rank == point.row.dim and point.get("tested_points") == point.row.points
+        if point["rank"] == point["dim"] and point["tested_points"] == point["points"]
     }
     return {count: line for count, line in found.items() if line is not None}
 
 
-FIGURE = _Figure4()
+FIGURE = _Figure4(
+    smoke=Sizes(dim=8, ranks=(4, 8), points=(4, 16), queries=256_000, seeds=1),
+    laptop=Sizes(dim=16, ranks=(2, 4, 8, 16), points=(4, 16, 64), queries=1_024_000),
+    full=Sizes(dim=64, ranks=(1, 8, 16, 32, 64), points=(4, 16, 64, 256), queries=16 * TWENTIETH, seeds=1),
+)

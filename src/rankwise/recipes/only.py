@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rankwise.errors import InvalidInputError, nearest_name
-from rankwise.recipes.marks import Value
+from rankwise.recipes.points import Value
 
 Only = Mapping[str, tuple[str, ...]]
 

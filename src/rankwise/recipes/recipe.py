@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from rankwise.errors import InvalidInputError
-from rankwise.recipes.marks import Marked, Value
+from rankwise.recipes.points import Point, Row, Value, csv_text
 from rankwise.report import Picture
 from rankwise.whole_file import write_whole
 
 S = TypeVar("S")
-M = TypeVar("M", bound=Marked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,50 +26,59 @@ class Reproduced:
     files: tuple[Path, ...] = ()
 
 
-class Recipe(ABC, Generic[S, M]):
-    """A figure: from the settings of a preset to marks, and from these to a picture and words."""
+class Recipe(ABC, Generic[S]):
+    """A figure: from the settings of a preset to points, and from these to a picture and words.
+
+    - ``presets``: the settings by the names of the presets.
+    """
 
     name: ClassVar[str]
-    presets: ClassVar[Mapping[str, Any]]
+
+    def __init__(self, **presets: S) -> None:
+        self.presets = presets
 
     @abstractmethod
-    def picture(self, settings: S, marks: Sequence[M]) -> Picture:
-        """The picture of the marks."""
+    def picture(self, settings: S, points: Sequence[Point]) -> Picture:
+        """The picture of the points."""
 
     @abstractmethod
-    def reading(self, settings: S, marks: Sequence[M]) -> list[str]:
+    def reading(self, settings: S, points: Sequence[Point]) -> list[str]:
         """What the numbers say, a line each, computed from them."""
 
     @abstractmethod
-    def table(self, marks: Sequence[M]) -> Mapping[str, Sequence[Value | None]]:
+    def table(self, points: Sequence[Point]) -> Mapping[str, Sequence[Value | None]]:
         """The columns of the printed table by their names."""
 
     def settings(self, preset: str) -> S:
         """The settings of that name."""
         if preset not in self.presets:
             raise InvalidInputError(f"--preset: expected one of {', '.join(self.presets)}, got {preset!r}")
-        found: S = self.presets[preset]
-        return found
+        return self.presets[preset]
 
-    def present(self, preset: str, marks: Sequence[M]) -> Reproduced:
-        """Table and reading of the marks."""
-        table = self.table(marks)
+    def present(self, preset: str, points: Sequence[Point]) -> Reproduced:
+        """Table and reading of the points."""
+        table = self.table(points)
         return Reproduced(
             columns=tuple(table),
             rows=tuple(zip(*table.values(), strict=True)),
-            reading=tuple(self.reading(self.settings(preset), marks)),
+            reading=tuple(self.reading(self.settings(preset), points)),
         )
 
-    def write_marks(self, preset: str, command: str, marks: Sequence[M], numbers: str, out: Path) -> Reproduced:
-        """Write PNG, SVG, the ``numbers`` as CSV, and a page with picture, reading and command into ``out``."""
+    def write_files(
+        self, preset: str, command: str, rows: Sequence[Row], points: Sequence[Point], out: Path
+    ) -> Reproduced:
+        """Write PNG, SVG, the ``rows`` as CSV, and a page with picture, reading and command into ``out``."""
         from rankwise.report import save_figure
 
-        done, stem = self.present(preset, marks), out / f"{self.name}-{preset}"
-        files = save_figure(self.picture(self.settings(preset), marks).draw(), stem)
-        lines = "\n".join(f"- {line}" for line in done.reading)
-        page = f"# {stem.name}\n\n![{stem.name}]({stem.name}.png)\n\n{lines}\n\n"
-        page += f"Numbers: [{stem.name}.csv]({stem.name}.csv). Made by `{command}`.\n"
-        texts = [
-            write_whole(out / f"{stem.name}{end}", text.encode()) for end, text in ((".csv", numbers), (".md", page))
-        ]
-        return Reproduced(columns=done.columns, rows=done.rows, reading=done.reading, files=(*files, *texts))
+        done, stem = self.present(preset, points), out / f"{self.name}-{preset}"
+        files = save_figure(self.picture(self.settings(preset), points).draw(), stem)
+        page = page_text(stem.name, done.reading, command)
+        texts = {".csv": csv_text(rows), ".md": page}
+        written = [write_whole(out / f"{stem.name}{end}", text.encode()) for end, text in texts.items()]
+        return replace(done, files=(*files, *written))
+
+
+def page_text(stem: str, reading: Sequence[str], command: str) -> str:
+    """The page of a figure in Markdown."""
+    lines = "\n".join(f"- {line}" for line in reading)
+    return f"# {stem}\n\n![{stem}]({stem}.png)\n\n{lines}\n\nNumbers: [{stem}.csv]({stem}.csv). Made by `{command}`.\n"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _HERE, _CLOSED, _TOKENS = "rankwise.recipes", "rankwise.recipes.closed_form", "rankwise.recipes.tokens"
 _COMPUTED = "bound exponent features representation vote address select barrier laws random-weights"
 _PAPER = "figure1 figure2 figure3 figure4 dimension theorem biased"
-_SPHERE = "values repeated cliff structured select-trained anisotropic"
+_SPHERE = "values repeated cliff structured rotated select-trained anisotropic"
 _ON_TOKENS = "in-context language images saturation depth match"
 
 
@@ -27,9 +27,9 @@ TRAINED = _modules(_HERE, _PAPER) | _modules(_HERE, _SPHERE) | _modules(_TOKENS,
 FIGURES = COMPUTED | TRAINED
 
 
-def computed_recipe(name: str) -> ComputedFigure[Any, Any]:
+def computed_recipe(name: str) -> ComputedFigure[Any]:
     """A figure of ``COMPUTED``, its file imported now."""
-    return cast("ComputedFigure[Any, Any]", _found(name))
+    return cast("ComputedFigure[Any]", _found(name))
 
 
 def trained_recipe(name: str) -> TrainedFigure[Any]:

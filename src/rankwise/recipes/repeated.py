@@ -18,71 +18,48 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rankwise.recipes.cells import counted, farthest
-from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select
+from rankwise.recipes.cells import SphereSizes, farthest
+from rankwise.recipes.curves import ERROR, counted, curve, heads_of
 from rankwise.recipes.paper_figures import published
-from rankwise.recipes.rows import Point
-from rankwise.recipes.trained_figure import Settings, TrainedFigure
+from rankwise.recipes.points import Point, Value, lines_of, select
+from rankwise.recipes.trained_figure import TrainedFigure
 from rankwise.report import COLOURS, Panel, Picture, PlotAxis, Series, smooth
 from rankwise.spec import RunSpec, vary
 from rankwise.sweep import TrainedRun
-from rankwise.tasks import trivial_errors
 from rankwise.train import PAPER_EXAMPLES, PAPER_SEQUENCES, Cell, paper
 
-
-@dataclass(frozen=True, kw_only=True)
-class Sizes(Settings):
-    """The sizes of a preset; ``dim / rank`` heads."""
-
-    dim: int
-    """Of the points and of the layers."""
-    points: int
-    """Points of a sequence."""
-    layers: tuple[int, ...] = (1, 3)
-    """Numbers of layers."""
-    ranks: tuple[int, ...]
-    """Ranks of a head."""
-    examples: int
-    """How many different sequences repeat."""
-    passes: int
-    """How often each of them is trained on."""
-    feedforward: int
-    """Hidden width of each block."""
-    lr: float = 0.005
-    """Peak learning rate."""
-    batch: int = 64
-    """Sequences per update."""
-
-
-PRESETS = {
-    "smoke": Sizes(dim=16, points=8, layers=(3,), ranks=(8,), examples=256, passes=128, feedforward=128, seeds=1),
-    "laptop": Sizes(dim=16, points=8, ranks=(2, 8, 16), examples=3072, passes=200, feedforward=512),
-    "full": Sizes(
-        dim=64,
-        points=16,
-        ranks=(8, 32, 64),
-        examples=PAPER_EXAMPLES,
-        passes=PAPER_SEQUENCES // PAPER_EXAMPLES,
-        feedforward=2048,
-        lr=0.01,
-        batch=256,
-        seeds=1,
-    ),
-}
 _SHOWN = 24
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sizes(SphereSizes):
+    """``dim / rank`` heads; ``examples`` different sequences, which are repeated until ``sequences`` are seen."""
+
+    layers: tuple[int, ...] = (1, 3)
+    examples: int
+    feedforward: int
+    lr: float = 0.005
+    batch: int = 64
+
+    @property
+    def passes(self) -> int:
+        """How often each example is trained on."""
+        return self.sequences // self.examples
+
+
 class _Repeated(TrainedFigure[Sizes]):
-    """Training and held-out error against the number of passes: one panel per depth and rank."""
+    """Training and held-out error against the number of passes: a row of panels per depth, a column per rank.
+
+    ``known`` is the mean error on the sequences trained on in a pass, ``new`` the error on held-out ones after it.
+    """
 
     name = "repeated"
     keys = ("layers", "rank", "sequences_are", "passes")
     tabled = ("known", "new")
-    presets = PRESETS
 
     def runs(self, settings: Sizes) -> Iterable[RunSpec]:
         """The authors' layers and schedule on sequences that repeat, and on fresh ones."""
-        sequences, epoch = settings.examples * settings.passes, settings.examples // settings.batch
+        epoch = settings.examples // settings.batch
         scaled = {
             "model.feedforward": settings.feedforward,
             "optim.lr": settings.lr,
@@ -94,65 +71,58 @@ class _Repeated(TrainedFigure[Sizes]):
         for layers in settings.layers:
             for rank in settings.ranks:
                 task, heads = farthest(settings.dim, settings.points), settings.dim // rank
-                cell = Cell(task=task, layers=layers, heads=heads, rank=rank, sequences=sequences)
+                cell = Cell(task=task, layers=layers, heads=heads, rank=rank, sequences=settings.sequences)
                 for examples in (settings.examples, None):
                     yield vary(paper(cell), {**scaled, "optim.examples": examples})
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
-        """Whether the sequences repeat."""
         return {"sequences_are": "fresh" if run.optim.examples is None else "repeated"}
 
     def measured(self, trained: TrainedRun) -> Iterable[Mapping[str, Value]]:
-        """A row after some of the passes: ``known``, the mean error on the sequences trained on in that pass, and
-        ``new``, the error on held-out ones after it."""
+        """A row after some of the passes."""
         found = trained.result["curve"]
         for passes in shown_passes(len(found["train"])):
             yield {"passes": passes, "known": found["train"][passes - 1], "new": found["validation"][passes - 1]}
 
-    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
         """For every depth and rank: both errors at the end, and what fresh sequences teach instead."""
-        lines = []
-        for point in select(marks, passes=settings.passes, sequences_are="repeated"):
-            row = point.row
-            words = (
-                f"{counted(row.layers, 'layer')}, {counted(row.heads, 'head')} of rank {row.rank}: after "
-                f"{settings.passes} passes {point.told('known')} on the training sequences, "
-                f"{point.told('new')} held out ({point.mean('new') / point.mean('known'):.3g} times as much)"
-            )
-            for fresh in select(marks, layers=row.layers, rank=row.rank, passes=settings.passes, sequences_are="fresh"):
-                words += f"; on as many fresh sequences {fresh.told('new')}"
-            paper = _published(point)
-            lines.append(words + (f"; the paper has {paper:.3g} (training)." if paper else "."))
+        lines, last = [], select(points, passes=settings.passes)
+        for point in select(last, sequences_are="repeated"):
+            layers, rank = point["layers"], point["rank"]
+            words = f"{counted(layers, 'layer')} of {heads_of(point)}: training error {point.told('known')}, "
+            words += f"held-out error {point.told('new')}."
+            for fresh in select(last, layers=layers, rank=rank, sequences_are="fresh"):
+                words += f" As many fresh sequences: {fresh.told('new')}."
+            value = _published(point)
+            lines.append(words + (f" The paper: {value:.3g} (training error)." if value else ""))
         return lines
 
-    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
-        """A row of panels per depth, a column per rank."""
-        ranks = sorted({point.row.rank for point in marks})
+    def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
+        ranks = lines_of(points, "rank")
         panels = [
             [_panel(settings, found) if (found := select(own, rank=rank)) else None for rank in ranks]
-            for own in lines_of(marks, "layers").values()
+            for own in lines_of(points, "layers").values()
         ]
-        title = f"Farthest of {settings.points} points in {settings.dim} dimensions, $H = d/r$:\n"
-        title += f"{settings.examples:,} repeated sequences, or fresh ones"
+        title = f"{settings.place.capitalize()}, $H = d/r$:\n{settings.examples:,} repeated sequences, or fresh ones"
         return Picture(title=title, panels=panels, legend="right", size=(3.4, 3.2))
 
 
 def _panel(settings: Sizes, points: Sequence[Point]) -> Panel:
     """Training and held-out error of one depth and rank against passes."""
     repeated, fresh = (select(points, sequences_are=kind) for kind in ("repeated", "fresh"))
-    row, paper = points[0].row, _published(points[0])
+    value = _published(points[0])
     series = [
         curve("repeated sequences: training", repeated, x="passes", y="known", **smooth(COLOURS[1])),
         curve("repeated sequences: held out", repeated, x="passes", y="new", **smooth(COLOURS[0])),
         curve("fresh sequences: held out", fresh, x="passes", y="new", **smooth(COLOURS[2], "--")),
-        Series(label="", x=[], y=[], published={settings.passes: paper} if paper else None, style={"color": "0.2"}),
+        Series(label="", x=[], y=[], published={settings.passes: value} if value else None, style={"color": "0.2"}),
     ]
     return Panel(
-        title=f"{counted(row.layers, 'layer')}, rank {row.rank}",
+        title=f"{counted(points[0]['layers'], 'layer')}, rank {points[0]['rank']}",
         x=PlotAxis(label="passes (or as many fresh sequences)", scale="log"),
         y=ERROR,
         series=[line for line in series if line.x or line.published],
-        levels=trivial_errors(settings.dim, settings.points),
+        levels=settings.levels,
     )
 
 
@@ -163,8 +133,22 @@ def shown_passes(count: int) -> list[int]:
 
 def _published(point: Point) -> float | None:
     """The paper's training error of this cell, at its size alone."""
-    row = point.row
-    return published("figure1", dim=row.dim, points=row.points, layers=row.layers, exponent=1.0).get(row.rank)
+    size = {name: point[name] for name in ("dim", "points", "layers")}
+    return published("figure1", **size, exponent=1.0).get(point["rank"])
 
 
-FIGURE = _Repeated()
+FIGURE = _Repeated(
+    smoke=Sizes(dim=16, points=8, layers=(3,), ranks=(8,), examples=256, sequences=128 * 256, feedforward=128, seeds=1),
+    laptop=Sizes(dim=16, points=8, ranks=(2, 8, 16), examples=3072, sequences=200 * 3072, feedforward=512),
+    full=Sizes(
+        dim=64,
+        points=16,
+        ranks=(8, 32, 64),
+        examples=PAPER_EXAMPLES,
+        sequences=PAPER_SEQUENCES,
+        feedforward=2048,
+        lr=0.01,
+        batch=256,
+        seeds=1,
+    ),
+)

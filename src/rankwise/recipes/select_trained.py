@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rankwise.recipes.cells import cell_trainer, farthest
-from rankwise.recipes.marks import Value, curve, lines_of, ticked
-from rankwise.recipes.rows import Point
+from rankwise.recipes.curves import curves, ticked
+from rankwise.recipes.points import Point, Value, lines_of
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report import Panel, Picture, PlotAxis, Series, smooth
 from rankwise.spec import RunSpec, SelectSpec, vary
@@ -35,12 +35,9 @@ class Sizes(Settings):
     queries: int = 8
     sequences: int
 
-
-PRESETS = {
-    "smoke": Sizes(dim=16, codes=(8,), ranks=(4, 16), sequences=16_000, seeds=1),
-    "laptop": Sizes(dim=32, codes=(16, 128), ranks=(4, 8, 12, 16, 20, 24, 32), sequences=128_000),
-    "full": Sizes(dim=64, codes=(16, 128, 1024), ranks=(4, 8, 12, 16, 20, 24, 28, 32, 48, 64), sequences=640_000),
-}
+    def closed(self, codes: int) -> dict[int, float]:
+        """By rank, how often a hand-built head chooses another one of new codes than the copied one."""
+        return {rank: 1 - selection_accuracy(self.dim, rank, codes, self.noise) for rank in self.ranks}
 
 
 class _SelectTrained(TrainedFigure[Sizes]):
@@ -48,7 +45,6 @@ class _SelectTrained(TrainedFigure[Sizes]):
 
     name = "select-trained"
     keys = ("codes", "kind", "rank")
-    presets = PRESETS
 
     def runs(self, settings: Sizes, *, sequences: int | None = None) -> Iterable[RunSpec]:
         """By ``capacity``, with whole values and no residual: what is answered is what is chosen."""
@@ -62,39 +58,38 @@ class _SelectTrained(TrainedFigure[Sizes]):
                 yield replace(run, task=replace(task, codebook=0))
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
-        """The codes, and whether they stay the same."""
         assert isinstance(run.task, SelectSpec)
         return {"codes": run.task.points, "kind": "new" if run.task.codebook is None else "fixed"}
 
-    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
         """The first rank with at most 1 % wrong choices, beside that of a hand-built head."""
         lines = []
-        for codes, own in lines_of(marks, "codes").items():
+        for codes, own in lines_of(points, "codes").items():
             for kind, line in lines_of(own, "kind").items():
-                trained = next((p.row.rank for p in line if p.error <= _TARGET), None)
-                found = "no rank" if trained is None else f"rank {trained}"
-                lines.append(f"{codes} {kind} codes: {found} of {settings.ranks} learned to be wrong in at most 1 %.")
-            hand = next((r for r in settings.ranks if _closed(settings, codes, r) <= _TARGET), None)
-            lines.append(f"{codes} new codes: a hand-built head of {'no rank' if hand is None else f'rank {hand}'} is.")
+                found = _first({point["rank"]: point.error for point in line})
+                lines.append(f"{codes} {kind} codes: {found} learns to be wrong in at most 1 %.")
+            lines.append(f"{codes} new codes: of hand-built heads, {_first(settings.closed(codes))} is.")
         return lines
 
-    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
-        """Trained heads on new and on fixed codes, and the closed form."""
+    def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
         panels = []
-        for codes, own in lines_of(marks, "codes").items():
-            series = [curve(f"{kind} codes, trained", line, x="rank") for kind, line in lines_of(own, "kind").items()]
-            closed = [_closed(settings, codes, rank) for rank in settings.ranks]
-            label = "new codes, hand-built"
-            series.append(Series(label=label, x=settings.ranks, y=closed, style=smooth("0.3", "--")))
+        for codes, own in lines_of(points, "codes").items():
+            closed = list(settings.closed(codes).values())
+            hand = Series(label="new codes, hand-built", x=settings.ranks, y=closed, style=smooth("0.3", "--"))
             y = PlotAxis(label="share of wrong choices", scale="log", low=1e-4)
-            levels = {"1 %": _TARGET}
-            panels.append(Panel(title=f"$N = {codes}$", x=ticked(own), y=y, series=series, levels=levels))
+            series = [*curves(own, "kind", "{} codes, trained".format, x="rank"), hand]
+            panels.append(Panel(title=f"$N = {codes}$", x=ticked(own), y=y, series=series, levels={"1 %": _TARGET}))
         title = f"Select, trained: noise {settings.noise:g}, {settings.dim} dimensions, one head"
         return Picture(title=title, panels=[panels], legend="right")
 
 
-def _closed(settings: Sizes, codes: int, rank: int) -> float:
-    return 1 - selection_accuracy(settings.dim, rank, codes, settings.noise)
+def _first(wrong: Mapping[int, float]) -> str:
+    """The first rank that is seldom wrong."""
+    return next((f"rank {rank}" for rank, share in wrong.items() if share <= _TARGET), "no rank")
 
 
-FIGURE = _SelectTrained()
+FIGURE = _SelectTrained(
+    smoke=Sizes(dim=16, codes=(8,), ranks=(4, 16), sequences=16_000, seeds=1),
+    laptop=Sizes(dim=32, codes=(16, 128), ranks=(4, 8, 12, 16, 20, 24, 32), sequences=128_000),
+    full=Sizes(dim=64, codes=(16, 128, 1024), ranks=(4, 8, 12, 16, 20, 24, 28, 32, 48, 64), sequences=640_000),
+)

@@ -17,8 +17,8 @@ from functools import cache
 
 from rankwise.estimate import Estimate
 from rankwise.recipes.cells import cell_trainer
-from rankwise.recipes.marks import Value, curve, lines_of, ticked
-from rankwise.recipes.rows import Point
+from rankwise.recipes.curves import curve, ticked
+from rankwise.recipes.points import Point, Value, lines_of
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report import COLOURS, MARKERS, Panel, Picture, PlotAxis, Series, dots, legend_entry, ramp, smooth
 from rankwise.spec import NeighborSpec, RunSpec, vary
@@ -55,28 +55,12 @@ class Sizes(Settings):
     grids: Mapping[int, Grid]
 
 
-PRESETS = {
-    "smoke": Sizes(sequences=64_000, grids={8: Grid(ranks=(1, 8), heads=(1, 8))}, seeds=1),
-    "demo": Sizes(sequences=128_000, grids={8: Grid(ranks=(1, 4, 7, 8), heads=(1, 4, 16))}, seeds=1),
-    "laptop": Sizes(
-        sequences=256_000,
-        grids={
-            8: Grid(ranks=(1, 2, 4, 6, 7, 8), heads=(1, 8, 32)),
-            16: Grid(ranks=(1, 4, 8, 12, 16), heads=(1, 16, 64)),
-            32: Grid(ranks=(1, 16, 32), heads=(1, 32, 128)),
-        },
-    ),
-    "full": Sizes(sequences=256_000, grids={dim: _every_rank(dim) for dim in (8, 16, 32)}),
-}
-
-
 class _Theorem(TrainedFigure[Sizes]):
     """Error against heads: one panel per dimension, a colour per rank, a marker per kind of heads."""
 
     name = "theorem"
     keys = ("dim", "rank", "heads", "kind")
     tabled = ("error", "bound")
-    presets = PRESETS
 
     def runs(self, settings: Sizes, *, sequences: int | None = None) -> Iterable[RunSpec]:
         """The trained heads of the figure; the rest is closed form."""
@@ -94,31 +78,27 @@ class _Theorem(TrainedFigure[Sizes]):
         kind = "softmax" if run.model.generalized is None else "generalised"
         return {"kind": kind, "bound": _bound(run.model.dim, run.model.rank, run.model.heads, _BOUND_FOR[kind])}
 
-    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
         """How many points lie below their bound, and which comes closest."""
-        below = below_bound(marks)
-        verdict = f"{len(below)} of {len(marks)} points lie" if below else f"none of {len(marks)} points lies"
+        below = below_bound(points)
+        verdict = f"{len(below)} of {len(points)} points lie" if below else f"none of {len(points)} points lies"
         lines = [f"Theorem's setting: {verdict} below the bound beyond {STANDARD_ERRORS:g} standard errors."]
-        telling = [p for p in marks if p.row.rank < p.row.dim and p.mean("bound") > 0.01]
+        telling = [p for p in points if p["rank"] < p["dim"] and p["bound"] > 0.01]
         if telling:
-            closest = min(telling, key=lambda point: point.error / point.mean("bound"))
-            row = closest.row
-            lines.append(
-                f"The closest trained one is {closest.get('kind')} heads, d = {row.dim}, r = {row.rank}, "
-                f"H = {row.heads}: {closest.error:.3f} against {closest.mean('bound'):.3f}."
-            )
+            closest = min(telling, key=lambda point: point.error / point["bound"])
+            which = f"{closest['kind']} heads, d = {closest['dim']}, r = {closest['rank']}, H = {closest['heads']}"
+            lines.append(f"The closest ({which}) errs {closest.error:.3f}; its bound is {closest['bound']:.3f}.")
         return lines
 
-    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
-        """One panel per dimension."""
-        panels = [dimension_panel(own) for own in lines_of(marks, "dim").values()]
+    def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
+        panels = [dimension_panel(own) for own in lines_of(points, "dim").values()]
         title = "Nearest of two orthogonal points, one bare attention layer"
         return Picture(title=title, panels=[panels], share_y=False, size=(4.6, 5.0))
 
 
 def below_bound(points: Sequence[Point]) -> list[Point]:
     """The points that would refute the bound: there must be none."""
-    return [p for p in points if p.error + STANDARD_ERRORS * p.spread() < p.mean("bound") * (1 - _ROUNDING)]
+    return [p for p in points if p.error + STANDARD_ERRORS * p.spread() < p["bound"] * (1 - _ROUNDING)]
 
 
 @cache
@@ -132,18 +112,15 @@ def random_feature_errors(dim: int, heads: int) -> Estimate:
 
 def dimension_panel(points: Sequence[Point]) -> Panel:
     """Error against heads in one dimension."""
-    dim, ranks = points[0].row.dim, sorted({point.row.rank for point in points})
-    heads = sorted({point.row.heads for point in points})
+    dim, ranks, heads = points[0]["dim"], list(lines_of(points, "rank")), list(lines_of(points, "heads"))
     colours = dict(zip(ranks, COLOURS if len(ranks) <= len(COLOURS) else ramp(len(ranks)), strict=False))
     fine = [max(heads) ** (step / 60) for step in range(61)]
     series = []
     for rank, colour in colours.items():
         for values, dashes in _LINES.items():
             named = values == "scaled_identity" and (len(ranks) <= len(COLOURS) or rank in (1, dim // 2, dim))
-            y = [_bound(dim, rank, count, values) for count in fine]
-            series.append(
-                Series(label=f"bound, r = {rank}" if named else "", x=fine, y=y, style=smooth(colour, dashes, 1.2))
-            )
+            y, label = [_bound(dim, rank, count, values) for count in fine], f"bound, r = {rank}" if named else ""
+            series.append(Series(label=label, x=fine, y=y, style=smooth(colour, dashes, 1.2)))
     markers = dict(zip(_LABELS, MARKERS, strict=False))
     for kind, line in lines_of(points, "kind").items():
         for rank, own in lines_of(line, "rank").items():
@@ -171,4 +148,16 @@ def _bound(dim: int, rank: int, heads: float, values: Values) -> float:
     return error_lower_bound(dim, rank, heads, values=values).value
 
 
-FIGURE = _Theorem()
+FIGURE = _Theorem(
+    smoke=Sizes(sequences=64_000, grids={8: Grid(ranks=(1, 8), heads=(1, 8))}, seeds=1),
+    demo=Sizes(sequences=128_000, grids={8: Grid(ranks=(1, 4, 7, 8), heads=(1, 4, 16))}, seeds=1),
+    laptop=Sizes(
+        sequences=256_000,
+        grids={
+            8: Grid(ranks=(1, 2, 4, 6, 7, 8), heads=(1, 8, 32)),
+            16: Grid(ranks=(1, 4, 8, 12, 16), heads=(1, 16, 64)),
+            32: Grid(ranks=(1, 16, 32), heads=(1, 32, 128)),
+        },
+    ),
+    full=Sizes(sequences=256_000, grids={dim: _every_rank(dim) for dim in (8, 16, 32)}),
+)

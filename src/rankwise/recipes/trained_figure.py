@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from rankwise.errors import InvalidInputError, require_int
-from rankwise.recipes.marks import Value, csv_text
 from rankwise.recipes.only import matching, parse_only
+from rankwise.recipes.points import Point, Row, Value, points_of, result_row, run_columns
 from rankwise.recipes.recipe import Recipe, Reproduced
-from rankwise.recipes.rows import Point, ResultRow, points_of, result_row, run_columns
 from rankwise.spec import RunSpec, SweepSpec, vary
 from rankwise.sweep import TrainedRun
 
@@ -29,7 +28,7 @@ class Settings:
 S = TypeVar("S", bound=Settings)
 
 
-class TrainedFigure(Recipe[S, Point]):
+class TrainedFigure(Recipe[S]):
     """A figure whose points are trained. A subclass says what varies, what is measured and what is drawn."""
 
     keys: ClassVar[tuple[str, ...]]
@@ -69,7 +68,7 @@ class TrainedFigure(Recipe[S, Point]):
             runs = [run for run, is_wanted in zip(runs, wanted, strict=True) if is_wanted]
         return SweepSpec(name=f"{self.name} ({preset})", runs=tuple({run.id: run for run in runs}.values()))
 
-    def rows(self, runs: Iterable[TrainedRun]) -> list[ResultRow]:
+    def rows(self, runs: Iterable[TrainedRun]) -> list[Row]:
         """The rows of trained runs, in their order."""
         return [
             result_row(trained, {**self.columns(trained.run), **measured})
@@ -77,18 +76,17 @@ class TrainedFigure(Recipe[S, Point]):
             for measured in self.measured(trained)
         ]
 
-    def table(self, marks: Sequence[Point]) -> dict[str, Sequence[Value | None]]:
+    def table(self, points: Sequence[Point]) -> dict[str, Sequence[Value | None]]:
         """Keys, means and standard errors; a column of uncertainties that are not known, or of single seeds, is not."""
-        columns: dict[str, Sequence[Value | None]] = {key: [point.get(key) for point in marks] for key in self.keys}
+        columns: dict[str, Sequence[Value | None]] = {key: [point[key] for point in points] for key in self.keys}
         for column in self.tabled:
-            columns[column] = [point.mean(column) for point in marks]
-            if any(spreads := [point.spread(column) for point in marks]):
+            columns[column] = [point.mean(column) for point in points]
+            if any(spreads := [point.spread(column) for point in points]):
                 columns[f"± {column}"] = spreads
-        seeds = [len(point.rows) for point in marks]
+        seeds = [len(point.rows) for point in points]
         return {**columns, "seeds": seeds} if set(seeds) != {1} else columns
 
     def write(self, preset: str, command: str, runs: Sequence[TrainedRun], out: Path) -> Reproduced:
         """Write CSV, PNG, SVG and the reading of ``runs`` into the folder ``out``."""
         rows = self.rows(runs)
-        numbers = csv_text([row.columns() for row in rows])
-        return self.write_marks(preset, command, points_of(rows, self.keys), numbers, out)
+        return self.write_files(preset, command, rows, points_of(rows, self.keys), out)

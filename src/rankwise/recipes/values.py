@@ -15,28 +15,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rankwise.recipes.cells import TWENTIETH, SphereSizes, sphere_trainer
-from rankwise.recipes.marks import ERROR, Value, curve, lines_of, select, ticked
-from rankwise.recipes.rows import Point
+from rankwise.recipes.curves import ERROR, curves, heads_of, ticked
+from rankwise.recipes.points import Point, Value, lines_of, select
 from rankwise.recipes.trained_figure import TrainedFigure
 from rankwise.report import Panel, Picture
 from rankwise.spec import RunSpec, heads_for_budget, vary
-from rankwise.tasks import linear_scores_level, trivial_errors
-
-_LABELS = {"r": "values of rank $r$", "d": "values of rank $d$"}
+from rankwise.tasks import linear_scores_level
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes(SphereSizes):
-    """The sizes of a preset: H = d^c / r heads for every exponent c."""
+    """H = d^c / r heads for every exponent c."""
 
     exponents: tuple[float, ...]
-
-
-PRESETS = {
-    "smoke": Sizes(dim=16, points=8, exponents=(1.0,), ranks=(8, 16), sequences=32_000, seeds=1),
-    "laptop": Sizes(dim=16, points=8, exponents=(1.0, 1.5), ranks=(1, 2, 4, 8, 16), sequences=128_000),
-    "full": Sizes(dim=64, points=16, exponents=(1.0,), ranks=(64, 32, 16, 8, 4, 2, 1), sequences=TWENTIETH, seeds=1),
-}
 
 
 class _Values(TrainedFigure[Sizes]):
@@ -44,7 +35,6 @@ class _Values(TrainedFigure[Sizes]):
 
     name = "values"
     keys = ("budget", "values", "rank")
-    presets = PRESETS
 
     def runs(self, settings: Sizes, *, sequences: int | None = None) -> Iterable[RunSpec]:
         """Every rank twice."""
@@ -56,36 +46,39 @@ class _Values(TrainedFigure[Sizes]):
                 yield vary(run, {"model.value_rank": settings.dim})
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
-        """Which values a head has, and how many heads there are."""
         model = run.model
         return {"budget": model.heads * model.rank, "values": "r" if model.value_rank is None else "d"}
 
-    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
         """What whole values gain, and what is left to query-key rank."""
         level = linear_scores_level(settings.dim, settings.points)
         lines = [f"Linear scores with whole values reach {level:.3g} at any query-key rank."]
-        for total, own in lines_of(marks, "budget").items():
+        for own in lines_of(points, "budget").values():
             for rank in (min(settings.ranks), settings.dim // 2):
-                both = [select(own, rank=rank, values=kind) for kind in ("r", "d")]
-                if all(both):
-                    narrow, whole = (found[0].error for found in both)
-                    lines.append(
-                        f"{total // rank} heads of rank {rank}: {narrow:.3g} with values of rank {rank}, "
-                        f"{whole:.3g} with whole values."
-                    )
+                for narrow in select(own, rank=rank, values="r"):
+                    for whole in select(own, rank=rank, values="d"):
+                        both = f"{narrow.error:.3g} with values of that rank, {whole.error:.3g} with whole values"
+                        lines.append(f"{heads_of(narrow)}: {both}.")
         return lines
 
-    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
-        """One panel per budget."""
-        levels = trivial_errors(settings.dim, settings.points)
+    def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
         guides = {"linear scores, whole values": linear_scores_level(settings.dim, settings.points)}
-        panels = []
-        for total, own in lines_of(marks, "budget").items():
-            series = [curve(_LABELS[kind], line, x="rank") for kind, line in lines_of(own, "values").items()]
-            x = ticked(own, label="query-key rank of a head")
-            panels.append(Panel(title=f"$H = {total}/r$", x=x, y=ERROR, series=series, levels=levels, guides=guides))
-        title = f"Values: farthest of {settings.points} points in {settings.dim} dimensions, one layer"
-        return Picture(title=title, panels=[panels], legend="right")
+        panels = [
+            Panel(
+                title=f"$H = {total}/r$",
+                x=ticked(own, label="query-key rank of a head"),
+                y=ERROR,
+                series=curves(own, "values", "values of rank ${}$".format, x="rank"),
+                levels=settings.levels,
+                guides=guides,
+            )
+            for total, own in lines_of(points, "budget").items()
+        ]
+        return Picture(title=f"Values: {settings.place}, one layer", panels=[panels], legend="right")
 
 
-FIGURE = _Values()
+FIGURE = _Values(
+    smoke=Sizes(dim=16, points=8, exponents=(1.0,), ranks=(8, 16), sequences=32_000, seeds=1),
+    laptop=Sizes(dim=16, points=8, exponents=(1.0, 1.5), ranks=(1, 2, 4, 8, 16), sequences=128_000),
+    full=Sizes(dim=64, points=16, exponents=(1.0,), ranks=(64, 32, 16, 8, 4, 2, 1), sequences=TWENTIETH, seeds=1),
+)

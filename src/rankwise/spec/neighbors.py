@@ -52,6 +52,9 @@ class NeighborSpec(TaskSpec):
     """The weight of each bias."""
     vectors_from: VectorFile | None = None
     """Set exactly for ``rows``."""
+    rotation: int | None = None
+    """Of ``farthest`` only: the seed of a fixed random rotation T, where the point with the smallest ``<x_j, T x_i>``
+    is asked for (default: T = I)."""
 
     def __post_init__(self) -> None:
         settle(self)
@@ -60,6 +63,7 @@ class NeighborSpec(TaskSpec):
         self._check_queries()
         self._check_distribution()
         self._check_biases()
+        self._check_rotation()
 
     def _check_queries(self) -> None:
         if self.name == "farthest":
@@ -112,6 +116,13 @@ class NeighborSpec(TaskSpec):
                 f"got {len(self.coefficients)} for {len(self.biases)} biases"
             )
 
+    def _check_rotation(self) -> None:
+        if self.rotation is None:
+            return
+        require_int("rotation", self.rotation, minimum=0)
+        if self.name != "farthest":
+            raise InvalidInputError(f"rotation: expected none for {self.name!r}, got {self.rotation}")
+
     @property
     def asked(self) -> int:
         """Q, how many queries an example has; those of "farthest" are its points."""
@@ -136,6 +147,7 @@ class NeighborSpec(TaskSpec):
     def title(self) -> str:
         """Farthest of 8 points in 16 dimensions."""
         asked = f", {self.queries} queries" if self.queries not in (None, 1) else ""
+        asked += "" if self.rotation is None else ", rotated"
         return f"{self.name.capitalize()} of {self.points} {self._kind()} in {self.dim} dimensions{asked}"
 
     def _kind(self) -> str:

@@ -12,6 +12,7 @@ from .image_files import find_mnist as find_mnist
 from .image_files import read_mnist as read_mnist
 from .images import ImagePatches as ImagePatches
 from .in_context import InContext as InContext
+from .in_context_baselines import baseline_curves as baseline_curves
 from .in_context_baselines import baselines_of as baselines_of
 from .levels import linear_error as linear_error
 from .levels import linear_scores_level as linear_scores_level

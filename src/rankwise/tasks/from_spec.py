@@ -34,7 +34,7 @@ def build_neighbors(spec: NeighborSpec) -> NeighborTask:
         return BiasedNearestNeighbor(spec.dim, spec.biases, spec.coefficients)
     law = _law_of(spec)
     if spec.name == "farthest":
-        return FarthestNeighbor(spec.dim, spec.points, distribution=law)
+        return FarthestNeighbor(spec.dim, spec.points, distribution=law, rotation=spec.rotation)
     return NearestNeighbor(spec.dim, spec.points, distribution=law, queries=spec.queries or 1)
 
 

@@ -7,6 +7,7 @@ the k examples before it; before the first example the prediction is 0. Garg et 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from jaxtyping import Float
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from rankwise.errors import InvalidInputError, MissingExtraError, require_int, require_number
 from rankwise.spec import InContextSpec
+from rankwise.tasks.in_context import InContext
 
 Baseline = Callable[[Tensor, Tensor], Tensor]
 
@@ -142,3 +144,14 @@ def baselines_of(spec: InContextSpec) -> dict[str, Baseline]:
     if spec.function == "nearest":
         common["nearest anchor"] = lambda x, y: nearest_anchor(x, y, spec.anchors or 0)
     return common
+
+
+@lru_cache(maxsize=16)
+def baseline_curves(spec: InContextSpec, prompts: int) -> dict[str, list[float]]:
+    """Error after 0, 1, ... examples of each baseline over the variance of f, means over fresh prompts; the best
+    first."""
+    x, y = InContext(spec).prompts(prompts, torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = {
+        name: (predict(x, y) - y).square().mean(dim=0) / spec.variance for name, predict in baselines_of(spec).items()
+    }
+    return {name: found[name].tolist() for name in sorted(found, key=lambda name: float(found[name].mean()))}

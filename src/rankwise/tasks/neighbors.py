@@ -22,7 +22,7 @@ from torch import Tensor
 from rankwise.errors import InvalidInputError, ShapeError, require_int
 from rankwise.tasks.baselines import Baselines, estimate_baselines
 from rankwise.tasks.batch import Batch, squared_error
-from rankwise.tasks.points import Orthogonal, PointLaw, named_law
+from rankwise.tasks.points import Orthogonal, PointLaw, named_law, orthonormal_frames
 
 
 class NeighborTask(ABC):
@@ -99,7 +99,7 @@ class NeighborTask(ABC):
     @property
     @abstractmethod
     def isotropic(self) -> bool:
-        """Whether the law of the inputs is invariant under rotations."""
+        """Whether rotating an example changes neither its law nor its answer, but for the rotation."""
 
     @property
     @abstractmethod
@@ -199,12 +199,15 @@ class FarthestNeighbor(NeighborTask):
 
     The point itself is a candidate, as it is for an attention head without a mask; on the sphere its score 1 is the
     largest, so it never wins (unless all points coincide, when the answer is the same vector).
+
+    - ``rotation``: the seed of a fixed Haar-random T; the answer is then x_j with the smallest ``<x_j, T x_i>``.
     """
 
     dim: int
     points: int
     _: KW_ONLY
     distribution: Literal["uniform", "orthogonal"] | PointLaw = "uniform"
+    rotation: int | None = None
     _self_attention: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -224,7 +227,15 @@ class FarthestNeighbor(NeighborTask):
 
     @property
     def isotropic(self) -> bool:
-        return self.law.isotropic
+        return self.law.isotropic and self.rotation is None
+
+    @cached_property
+    def turn(self) -> Float[Tensor, "D D"]:
+        """T."""
+        if self.rotation is None:
+            return torch.eye(self.dim, dtype=torch.float64)
+        generator = torch.Generator().manual_seed(self.rotation)
+        return orthonormal_frames(1, self.dim, self.dim, generator, torch.float64)[0]
 
     @property
     def query_count(self) -> int:
@@ -241,6 +252,8 @@ class FarthestNeighbor(NeighborTask):
         return points, None
 
     def _winners(self, points: Float[Tensor, "B N D"], queries: Float[Tensor, "B Q D"]) -> Int[Tensor, "B Q"]:
+        if self.rotation is not None:
+            queries = queries @ self.turn.to(queries).mT
         return (queries @ points.mT).argmin(dim=-1)
 
 

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float32, Integer
 from numpy import ndarray
 
 from rankwise.errors import InvalidInputError, require_choice, require_int
+from rankwise.estimate import Estimate
 from rankwise.theory.expected_rank import KEYS
 from rankwise.theory.occupancy import visible_reach
 
@@ -20,11 +21,9 @@ _SCORES_AT_ONCE = 1 << 22  # 16 MB of float32
 
 
 @dataclass(frozen=True)
-class RankEstimate:
+class RankEstimate(Estimate):
     """A mean over independent trials, its standard error (nan for one trial) and the number of trials."""
 
-    mean: float
-    standard_error: float
     trials: int
 
 

@@ -6,16 +6,15 @@ import pytest
 import torch
 
 from rankwise.errors import InvalidInputError
-from rankwise.recipes.marks import lines_of
+from rankwise.recipes.points import lines_of, points_of
 from rankwise.recipes.registry import trained_recipe
-from rankwise.recipes.rows import points_of
 from rankwise.recipes.tokens import in_context, saturation
 from rankwise.recipes.tokens.families import knee_of
 from rankwise.recipes.tokens.runs import RANKS, TIMES
 from rankwise.spec import ImagesSpec, InContextSpec, MatchSpec, RunSpec, TextSpec, plain
 from rankwise.spec.read import from_plain
 from rankwise.sweep.trained import TrainedRun
-from rankwise.tasks import build_task
+from rankwise.tasks import baseline_curves, build_task
 from rankwise.theory.saturation import saturation_dim
 from rankwise.train.build import build_model
 from rankwise.train.probe import snapshot
@@ -89,27 +88,27 @@ def test_columns_of_a_token_run():
     run = next(run for run in runs_of("language", "smoke") if run.model.rank == 4)
     (row,) = recipe.rows([made_up(run, 0.75)])
     known = {"task": "text", "data": "standard library", "attention": "ordinary", "kv_lora_rank": 0, "size": 4}
-    assert {name: row.get(name) for name in known} == known
-    assert row.get("family") == "text, ordinary attention: d = 16, 1 layer, 2 heads, n = 16"
-    assert row.get("performance") == row.error == 2.0
+    assert {name: row[name] for name in known} == known
+    assert row["family"] == "text, ordinary attention: d = 16, 1 layer, 2 heads, n = 16"
+    assert row["performance"] == row["error"] == 2.0
     for time, name in enumerate(TIMES):
-        assert all(row.get(f"{rank}_{name}") == pytest.approx(0.4 * (time + 1) / 5) for rank in RANKS)
+        assert all(row[f"{rank}_{name}"] == pytest.approx(0.4 * (time + 1) / 5) for rank in RANKS)
     for rank in ("hardmax", "effective", "above_0.01"):
-        assert [row.get(f"{rank}_l0h{head}") for head in (0, 1)] == pytest.approx([0.4, 0.4])
-    assert 2 < row.get("bigram") < row.get("unigram") < 8
+        assert [row[f"{rank}_l0h{head}"] for head in (0, 1)] == pytest.approx([0.4, 0.4])
+    assert 2 < row["bigram"] < row["unigram"] < 8
     (row,) = trained_recipe("images").rows([made_up(runs_of("images", "smoke")[0], 0.75)])
-    assert row.get("performance") == 0.75
-    assert 0.9 < row.get("logistic") < 1
+    assert row["performance"] == 0.75
+    assert 0.9 < row["logistic"] < 1
 
 
 def test_knees_are_of_the_means_and_of_every_seed():
     runs = runs_of("language", "laptop", seeds=2)
     trained = [made_up(run, 0.9 if run.model.rank >= (4, 8)[run.seed] else 0.5) for run in runs]
-    (line,) = reading_of("language", "laptop", trained)
-    assert "Performance is within 2 % of its best from head dim 8 (4 to 8) on." in line
-    assert "The hardmax rank after training is within 2 % of its largest from head dim 16 on: the two" in line
-    assert "do not overlap" in line
-    assert "The best run has 0.800 bits per byte, the worst 4.000." in line
+    best, after, before, reached, _ = reading_of("language", "laptop", trained)
+    assert best == "Performance is within 2 % of its best from head dim 8 (4 to 8) on."
+    assert "head dim 16 on; the two ranges over seeds do not overlap" in after
+    assert "do not overlap" in before
+    assert reached == "The best run has 0.800 bits per byte, the worst 4.000."
     recipe = trained_recipe("language")
     points = points_of(recipe.rows(trained), recipe.keys)
     assert str(knee_of(points, "performance")) == "8 (4 to 8)"
@@ -122,9 +121,9 @@ def test_depth_compares_low_rank_with_a_shallower_full_rank_or_says_nothing():
         return reading_of("depth", "laptop", [made_up(run, quality(run)) for run in runs])
 
     whole = told(lambda run: True)
-    assert [line.partition(" reaches")[0] for line in whole] == [f"text: rank {r} with 4 layers" for r in (1, 4)]
+    assert [line.partition(" 3.960")[0] for line in whole] == [f"text: rank {r} with 4 layers" for r in (1, 4)]
     for line in whole:
-        assert "Full rank with 1 layer reaches 3.960 ± 0.040 bits per byte. That is no clear difference" in line
+        assert "full rank with 1 layer 3.960 ± 0.040 (bits per byte). That is no clear difference" in line
     assert told(lambda run: run.model.rank < run.model.dim) == ()
     assert told(lambda run: run.model.rank == run.model.dim) == ()
     assert told(lambda run: (run.model.rank == run.model.dim) == (run.model.layers == 4)) == ()
@@ -138,15 +137,15 @@ def test_in_context_says_which_number_of_heads_wins_and_whether_low_rank_hurts()
         runs = runs_of("in-context", "smoke", seeds=2)
         return reading_of("in-context", "smoke", [made_up(run, quality(run) + 0.002 * run.seed) for run in runs])
 
-    shapes, rank, heads = told(lambda run: 0.5)
-    assert shapes.startswith("linear, 4 dimensions, mean over the prompt: 0.499 ± 0.001 with 1 head of rank 16, ")
-    assert "Beside: least squares" in shapes
+    rank, heads, beside = told(lambda run: 0.5)
+    assert beside.startswith("linear, without training: least squares")
+    assert "ridge" in beside
     assert "That is no clear difference" in rank
     assert "That is no clear difference" in heads
-    _, rank, heads = told(lambda run: 0.02 * run.model.rank)
-    assert "(1 head of rank 16), the best below it 0.979 ± 0.001 (16 heads of rank 1). Rank below" in rank
+    rank, heads, _ = told(lambda run: 0.02 * run.model.rank)
+    assert "with 1 head of rank 16, the best below it 0.979 ± 0.001 with 16 heads of rank 1. Rank below" in rank
     assert "Fewer heads win" in heads
-    _, rank, heads = told(lambda run: 0.02 * run.model.heads)
+    rank, heads, _ = told(lambda run: 0.02 * run.model.heads)
     assert "Rank below it does not hurt" in rank
     assert "More heads win" in heads
 
@@ -204,13 +203,13 @@ def test_parameters_are_equal_and_ranks_pass_the_input_dimension():
     runs = runs_of("in-context", "laptop")
     assert len({run.parameters() for run in runs}) == 1
     assert {(run.model.heads, run.model.rank) for run in runs} == {(2**k, 64 // 2**k) for k in range(7)}
-    (task,) = in_context.PRESETS["laptop"].tasks
+    (task,) = in_context.FIGURE.presets["laptop"].tasks
     assert 1 < task.dim < 64
     assert task.points > 2 * task.dim, "least squares has all it needs long before the end of a prompt"
 
 
 def test_in_context_baselines_are_what_theory_says():
-    curves = in_context.baseline_curves(InContextSpec(function="linear", dim=5, points=8), 4000)
+    curves = baseline_curves(InContextSpec(function="linear", dim=5, points=8), 4000)
     expected = [max(0.0, 1 - k / 5) for k in range(8)]
     assert curves["least squares"] == pytest.approx(expected, abs=0.06)
     assert curves["3 nearest"][7] > curves["ridge"][7] > curves["least squares"][7]
@@ -226,7 +225,7 @@ def mnist(tmp_path):
 
 @pytest.mark.parametrize("preset", ["laptop", "full"])
 def test_saturation_varies_the_length_and_the_head_dimension_and_nothing_else(preset, mnist):
-    settings = saturation.PRESETS[preset]
+    settings = saturation.FIGURE.presets[preset]
     for kind, families, own in ((TextSpec, settings.texts, None), (ImagesSpec, settings.pictures, mnist)):
         if preset == "laptop":
             own = None
@@ -253,11 +252,11 @@ def test_knees_are_read_and_drawn_against_the_length_with_their_range():
     runs = [knees_made_up(run) for run in runs_of("saturation", "laptop", seeds=2, only=["task=text"])]
     recipe = trained_recipe("saturation")
     points = points_of(recipe.rows(runs), recipe.keys)
-    first, *_, growth = recipe.reading(recipe.settings("laptop"), points)
-    assert first.startswith("text, n = 32: knees at head dim: performance 8 (4 to 8), initial hardmax rank 16, ")
-    assert f"; quadrature {saturation_dim(32, mask='causal').value}. Performance agrees with no rank." in first
-    assert growth.startswith("text, from n = 32 to 256: knee of performance from 8 to 64, ")
-    assert growth.endswith("log n grows 1.60 times.")
+    performance, trained, initial = recipe.reading(recipe.settings("laptop"), points)
+    assert performance == "text, knee of performance: head dim 8 (4 to 8) at n = 32, 64 (32 to 64) at n = 256."
+    assert trained.endswith("that of performance overlap at n = 64, 128.")
+    random = [saturation_dim(n, mask="causal").value for n in (32, 256)]
+    assert f"The quadrature for random heads: {random[0]} and {random[1]}." in initial
     *_, knees = recipe.picture(recipe.settings("laptop"), points).draw().axes
     performance = knees.containers[0]
     assert list(performance.lines[0].get_ydata()) == [8, 16, 32, 64]

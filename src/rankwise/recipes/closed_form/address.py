@@ -20,10 +20,11 @@ import torch
 from rankwise.estimate import Estimate
 from rankwise.nn import address_search
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.marks import Mark, curve, lines_of, select
+from rankwise.recipes.curves import curve, curves
+from rankwise.recipes.points import Point, Row, estimated, select
 from rankwise.report import GUIDE, Panel, Picture, PlotAxis, smooth
 from rankwise.tasks import FarthestNeighbor
-from rankwise.train import Fitted, fit_search
+from rankwise.train import fit_search
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,37 +40,6 @@ class Settings:
     sequences: int = 2000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Search(Fitted, Mark):
-    """One network: its sizes and fitted numbers, the share of right choices and the squared error with their standard
-    errors, and the ``limit``: the share of right choices by the best matrix of that rank."""
-
-    dim: int
-    """Of the points."""
-    points: int
-    """Points of a sequence."""
-    layers: int
-    """Layers."""
-    rank: int
-    """Coordinates of a query or key of one head."""
-    right: float
-    """Share of queries whose last layer looks most at the farthest point."""
-    right_se: float
-    """Its standard error."""
-    error: float
-    """Mean squared error of the answers."""
-    error_se: float
-    """Its standard error."""
-    limit: float
-    """The share of right choices by the best matrix of that rank."""
-
-
-PRESETS = {
-    "smoke": Settings(dims=(16, 32), counts=(8, 4), depths=(1, 3), shares=(0.25, 0.5), iterations=60, sequences=500),
-    "laptop": Settings(),
-}
-
-
 def limit(dim: int, points: int, rank: int, sequences: int) -> float:
     """How often the best rank-``rank`` approximation of the Gram matrix has its smallest entry where that has it."""
     batch = FarthestNeighbor(dim, points).sample(sequences, torch.Generator().manual_seed(rank))
@@ -80,12 +50,15 @@ def limit(dim: int, points: int, rank: int, sequences: int) -> float:
     return (nearest.argmin(-1) == gram.argmin(-1)).double().mean().item()
 
 
-class _Address(ComputedFigure[Settings, Search]):
-    """Right choices and error against rank by depth; right choices by number of points, and by dimension."""
+class _Address(ComputedFigure[Settings]):
+    """Right choices and error against rank by depth; right choices by number of points, and by dimension.
+
+    ``right`` is the share of queries whose last layer looks most at the farthest point, ``limit`` the same share for
+    the best matrix of that rank, ``error`` the squared error of the answers.
+    """
 
     name = "address"
     columns = ("dim", "points", "layers", "rank", "right", "error")
-    presets = PRESETS
 
     def parts(self, settings: Settings) -> Iterator[tuple[int, int, int, int]]:
         dim, count = settings.dims[0], settings.counts[0]
@@ -95,7 +68,7 @@ class _Address(ComputedFigure[Settings, Search]):
             ranks = (round(share * points) for share in settings.shares)
             yield from ((d, points, layers, rank) for rank in ranks if 1 <= rank < d)
 
-    def marks(self, settings: Settings, dim: int, points: int, layers: int, rank: int) -> Iterator[Search]:
+    def rows(self, settings: Settings, dim: int, points: int, layers: int, rank: int) -> Iterator[Row]:
         """The network with the numbers that gradient descent on its iteration finds, measured on fresh sequences."""
         generator = torch.Generator().manual_seed(rank + 7919 * layers + 104729 * points)
         task = FarthestNeighbor(dim, points)
@@ -106,29 +79,26 @@ class _Address(ComputedFigure[Settings, Search]):
             answers, weights = network(batch.points, return_weights=True)
         chosen = weights[-1][:, 0].argmax(-1)
         hits = (chosen == (batch.points @ batch.points.mT).argmin(-1)).double().mean(-1)
-        right, error = Estimate.over(hits.tolist()), Estimate.over(task.error(answers, batch).double().tolist())
-        yield Search(
-            dim=dim,
-            points=points,
-            layers=layers,
-            rank=rank,
-            right=right.mean,
-            right_se=right.standard_error,
-            error=error.mean,
-            error_se=error.standard_error,
-            limit=limit(dim, points, rank, settings.sequences),
+        yield {
+            "dim": dim,
+            "points": points,
+            "layers": layers,
+            "rank": rank,
+            **estimated("right", Estimate.over(hits.tolist())),
+            **estimated("error", Estimate.over(task.error(answers, batch).double().tolist())),
+            "limit": limit(dim, points, rank, settings.sequences),
             **asdict(found),
-        )
+        }
 
-    def picture(self, settings: Settings, marks: Sequence[Search]) -> Picture:
+    def picture(self, settings: Settings, points: Sequence[Point]) -> Picture:
         d, n = settings.dims[0], settings.counts[0]
-        first, three = select(marks, dim=d, points=n), select(marks, layers=3)
+        first, three = select(points, dim=d, points=n), select(points, layers=3)
 
-        def panel(title: str, own: Sequence[Search], key: str, label: str, y: str = "right") -> Panel:
-            def at(search: Search) -> float:
-                return search.rank / (search.points if key == "points" else 1)
+        def panel(title: str, own: Sequence[Point], key: str, label: str, y: str = "right") -> Panel:
+            def at(point: Point) -> float:
+                return float(point["rank"] / (point["points"] if key == "points" else 1))
 
-            series = [curve(label.format(value), line, x=at, y=y) for value, line in lines_of(own, key).items()]
+            series = curves(own, key, label.format, x=at, y=y)
             if y == "right":
                 best = select(first, layers=settings.depths[0])
                 series.append(curve("best matrix of rank $r$", best, x=at, y="limit", **smooth(GUIDE, "--")))
@@ -143,19 +113,22 @@ class _Address(ComputedFigure[Settings, Search]):
         title = "Farthest point by addresses: hand-built layers of $d/r$ heads of rank $r$"
         return Picture(title=title, panels=[[depth, error], [counts, dims]], share_y=False, size=(4.4, 3.4))
 
-    def reading(self, settings: Settings, marks: Sequence[Search]) -> list[str]:
+    def reading(self, settings: Settings, points: Sequence[Point]) -> list[str]:
         d, n = settings.dims[0], settings.counts[0]
-        rank = min((s.rank for s in select(marks, dim=d, points=n)), key=lambda rank: abs(rank - n / 2))
-        alike = select(marks, dim=d, points=n, rank=rank)
-        depths = ", ".join(f"{s.right:.0%} with {s.layers}" for s in alike)
-        half = [s.right for s in select(marks, layers=3, dim=d) if 2 * s.rank == s.points]
-        dims = [s.right for s in select(marks, layers=3, points=n, rank=rank)]
+        rank = min((s["rank"] for s in select(points, dim=d, points=n)), key=lambda rank: abs(rank - n / 2))
+        alike, three = select(points, dim=d, points=n, rank=rank), select(points, layers=3)
+        half = [s["right"] for s in select(three, dim=d) if 2 * s["rank"] == s["points"]]
+        dims = [s["right"] for s in select(three, points=n, rank=rank)]
         return [
-            f"Right choices at rank {rank} of {d} dimensions among {n} points, by layers: {depths}.",
-            f"The best matrix of that rank: {alike[0].limit:.0%}.",
+            f"Rank {rank} among {n} points in {d} dimensions, right choices by the number of layers: "
+            + ", ".join(f"{s['right']:.0%} with {s['layers']}" for s in alike)
+            + f". The best matrix of that rank: {alike[0]['limit']:.0%}.",
             f"Three layers of rank N/2: {min(half):.0%} to {max(half):.0%} at all numbers of points.",
-            f"Three layers of rank {rank} among {n} points: {min(dims):.0%} to {max(dims):.0%} in all dimensions.",
+            f"Three layers of rank {rank}: {min(dims):.0%} to {max(dims):.0%} in all dimensions.",
         ]
 
 
-FIGURE = _Address()
+FIGURE = _Address(
+    smoke=Settings(dims=(16, 32), counts=(8, 4), depths=(1, 3), shares=(0.25, 0.5), iterations=60, sequences=500),
+    laptop=Settings(),
+)

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.marks import Mark, curve, lines_of, select
+from rankwise.recipes.curves import curve
+from rankwise.recipes.points import Point, Row, Value, estimated, lines_of, select
 from rankwise.report import MARKERS, Panel, Picture, PlotAxis, Series, dots, ramp, smooth
 from rankwise.theory import expected_hardmax_rank, hardmax_rank_mean, saturation_dim, simulate_hardmax_rank
 
@@ -36,85 +37,47 @@ class Settings:
     tokens: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class RankMark(Mark):
-    """One head dimension, length, mask and kind of keys; ranks are shares of the length."""
+class _Barrier(ComputedFigure[Settings]):
+    """Hardmax rank against the head dimension, for several lengths, under two masks and with unit keys.
 
-    panel: str
-    length: int
-    head_dim: int
-    plateau: float
-    """The rank that is approached as the head dimension grows."""
-    saturation_dim: int
-    """The head dimension that reaches 90 % of the plateau."""
-    expected: float | None
-    """The mean rank by quadrature."""
-    simulated: float | None
-    """The mean rank of simulated heads."""
-    simulated_se: float
-
-
-PRESETS = {
-    "smoke": Settings(
-        lengths=(64, 256, 1024),
-        head_dims=(2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 256),
-        simulated_dims=(2, 8, 32, 128),
-        tokens=4096,
-    ),
-    "laptop": Settings(
-        lengths=(64, 256, 1024, 4096),
-        head_dims=(2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512),
-        simulated_dims=(2, 3, 4, 8, 16, 32, 64, 128, 256, 512),
-        tokens=40_000,
-    ),
-}
-
-
-class _Barrier(ComputedFigure[Settings, RankMark]):
-    """Hardmax rank against the head dimension, for several lengths, under two masks and with unit keys."""
+    Ranks are shares of the length: ``expected`` by quadrature, ``simulated``, and their ``plateau`` at large head
+    dimensions; ``saturation_dim`` is the head dimension that reaches 90 % of it.
+    """
 
     name = "barrier"
     columns = ("panel", "length", "plateau", "saturation_dim", "expected")
-    presets = PRESETS
 
     def parts(self, settings: Settings) -> Iterator[tuple[str, int]]:
         return ((panel, length) for panel in PANELS for length in settings.lengths)
 
-    def marks(self, settings: Settings, panel: str, length: int) -> Iterator[RankMark]:
+    def rows(self, settings: Settings, panel: str, length: int) -> Iterator[Row]:
         mask, keys = PANELS[panel]
         enough, plateau = saturation_dim(length, mask=mask, keys=keys).value, hardmax_rank_mean(length, mask) / length
         trials = max(4, settings.tokens // length)
         for size in sorted({*settings.head_dims, *settings.simulated_dims}):
-            simulated = None
-            if size in settings.simulated_dims:
-                simulated = simulate_hardmax_rank(length, size, mask, keys=keys, trials=trials, seed=length + size)
+            ranks: dict[str, Value] = {}
             # for Gaussian keys of 2 or 3 dimensions the quadrature's closure is off by up to 5 % of the plateau
-            known = size >= 4 or keys == "unit"
-            yield RankMark(
-                panel=panel,
-                length=length,
-                head_dim=size,
-                plateau=plateau,
-                saturation_dim=enough,
-                expected=expected_hardmax_rank(length, size, mask, keys=keys) / length if known else None,
-                simulated=None if simulated is None else simulated.mean / length,
-                simulated_se=0.0 if simulated is None else simulated.standard_error / length,
-            )
+            if size >= 4 or keys == "unit":
+                ranks["expected"] = expected_hardmax_rank(length, size, mask, keys=keys) / length
+            if size in settings.simulated_dims:
+                found = simulate_hardmax_rank(length, size, mask, keys=keys, trials=trials, seed=length + size)
+                ranks |= estimated("simulated", found, unit=length)
+            known: dict[str, Value] = {"plateau": plateau, "saturation_dim": enough}
+            yield {"panel": panel, "length": length, "head_dim": size, **known, **ranks}
 
-    def tabled(self, marks: Sequence[RankMark]) -> list[RankMark]:
-        largest = max(mark.head_dim for mark in marks)
-        return select(marks, head_dim=largest)
+    def tabled(self, points: Sequence[Point]) -> list[Point]:
+        return select(points, head_dim=max(point["head_dim"] for point in points))
 
-    def picture(self, settings: Settings, marks: Sequence[RankMark]) -> Picture:
+    def picture(self, settings: Settings, points: Sequence[Point]) -> Picture:
         panels = []
         for panel, (mask, _) in PANELS.items():
-            series, lengths = [], lines_of(select(marks, panel=panel), "length")
+            series, lengths = [], lines_of(select(points, panel=panel), "length")
             for (n, line), colour, marker in zip(lengths.items(), ramp(len(lengths)), MARKERS, strict=False):
                 series.append(curve(f"$n = {n}$", line, x="head_dim", y="expected", **smooth(colour)))
                 series.append(curve("", line, x="head_dim", y="simulated", **dots(colour, marker)))
             star = dots("black", "*", markersize=10, zorder=4)
-            enough = [line[0].saturation_dim for line in lengths.values()]
-            ninety = [0.9 * line[0].plateau for line in lengths.values()]
+            enough = [line[0]["saturation_dim"] for line in lengths.values()]
+            ninety = [0.9 * line[0]["plateau"] for line in lengths.values()]
             series.append(Series(label="90 % of plateau", x=enough, y=ninety, style=star))
             panels.append(
                 Panel(
@@ -129,13 +92,26 @@ class _Barrier(ComputedFigure[Settings, RankMark]):
         title = "Rank of random attention: quadrature (lines) and simulation (points)"
         return Picture(title=title, panels=[panels], legend="right", size=(3.2, 3.8))
 
-    def reading(self, settings: Settings, marks: Sequence[RankMark]) -> list[str]:
-        both = [(m.simulated, m.expected, m.plateau) for m in marks]
-        worst = max(abs(a - b) / plateau for a, b, plateau in both if a is not None and b is not None)
+    def reading(self, settings: Settings, points: Sequence[Point]) -> list[str]:
+        both = [point for point in points if "simulated" in point and "expected" in point]
+        worst = max(abs(point["simulated"] - point["expected"]) / point["plateau"] for point in both)
         return [
             "Means of random heads: single draws scatter around them, and trained heads are free of both levels.",
             f"Quadrature and simulation differ by at most {100 * worst:.1f} % of the plateau, noise included.",
         ]
 
 
-FIGURE = _Barrier()
+FIGURE = _Barrier(
+    smoke=Settings(
+        lengths=(64, 256, 1024),
+        head_dims=(2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 256),
+        simulated_dims=(2, 8, 32, 128),
+        tokens=4096,
+    ),
+    laptop=Settings(
+        lengths=(64, 256, 1024, 4096),
+        head_dims=(2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512),
+        simulated_dims=(2, 3, 4, 8, 16, 32, 64, 128, 256, 512),
+        tokens=40_000,
+    ),
+)

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.marks import Mark, curve, lines_of, select
+from rankwise.recipes.curves import curve
+from rankwise.recipes.points import Point, Row, lines_of, select
 from rankwise.report import Panel, Picture, PlotAxis, dots, legend_entry, ramp, smooth
 from rankwise.theory import (
     TRIVIAL_ERROR,
@@ -41,87 +42,55 @@ class Settings:
     draws: int = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class BoundMark(Mark):
-    """The bound of one rank and number of heads, on its ``line``, at the ``standard`` dim/rank heads, or under
-    ``random`` heads of rank 1, whose errors are then given."""
+class _Bound(ComputedFigure[Settings]):
+    """The bound by rank and dimension, and random heads above it.
 
-    kind: str
-    """``"line"``, ``"standard"`` (dim/rank heads) or ``"random"``."""
-    dim: int
-    """Of the points."""
-    rank: int
-    """Of every head."""
-    heads: float
-    """Their number."""
-    bound: float
-    """The error that so many heads of that rank cannot go below."""
-    plateau: float
-    """(1 - eta_1^2)/2, the bound once the heads cover the linear part."""
-    log10_heads_required: float
-    """With fewer heads than 10 to this power the error stays above .1."""
-    random_mean: float | None = None
-    """Mean error over the draws of random heads; None unless the mark is ``random``."""
-    random_least: float | None = None
-    """Smallest error over these draws."""
-
-
-PRESETS = {
-    "smoke": Settings(
-        ranks={8: (1, 4, 7), 64: (1, 8, 32)}, decades=8, steps_per_decade=4, most_random_heads=2**9, draws=2
-    ),
-    "laptop": Settings(ranks={8: (1, 2, 4, 6, 7), 16: (1, 2, 4, 8, 12), 64: (1, 4, 16, 32, 48)}),
-}
-
-
-class _Bound(ComputedFigure[Settings, BoundMark]):
-    """The bound by rank and dimension, and random heads above it."""
+    ``kind`` is "line", "standard" (dim/rank heads) or "random" (heads of rank 1, with the mean and the least of their
+    errors). With fewer heads than 10 to the ``log10_heads_required`` the error stays above .1.
+    """
 
     name = "bound"
     columns = ("dim", "rank", "plateau", "bound", "log10_heads_required")
-    presets = PRESETS
 
     def parts(self, settings: Settings) -> list[tuple[int]]:
         return [(dim,) for dim in settings.ranks]
 
-    def marks(self, settings: Settings, dim: int) -> Iterator[BoundMark]:
+    def rows(self, settings: Settings, dim: int) -> Iterator[Row]:
         """No heads may err less than the bound, or it is no bound."""
+        plateau = (1 - sign_energy(dim, 1)) / 2
 
-        def mark(kind: str, rank: int, heads: float, **random: float) -> BoundMark:
+        def row(kind: str, rank: int, heads: float, **random: float) -> Row:
             bound, required = error_lower_bound(dim, rank, heads).value, heads_required_log10(dim, rank, _TARGET)
-            known = {"plateau": (1 - sign_energy(dim, 1)) / 2, "log10_heads_required": required, "bound": bound}
-            return BoundMark(kind=kind, dim=dim, rank=rank, heads=heads, **known, **random)
+            known = {"bound": bound, "plateau": plateau, "log10_heads_required": required}
+            return {"kind": kind, "dim": dim, "rank": rank, "heads": heads, **known, **random}
 
         steps = range(settings.decades * settings.steps_per_decade + 1)
         for rank in settings.ranks[dim]:
-            yield from (mark("line", rank, 10 ** (step / settings.steps_per_decade)) for step in steps)
-            yield mark("standard", rank, dim / rank)
+            yield from (row("line", rank, 10 ** (step / settings.steps_per_decade)) for step in steps)
+            yield row("standard", rank, dim / rank)
         counts = powers_of_2(settings.most_random_heads)
         draws = [random_head_errors(dim, counts, seed) for seed in range(settings.draws)]
         for heads, errors in zip(counts, zip(*draws, strict=True), strict=True):
-            found = mark("random", 1, heads, random_mean=sum(errors) / len(errors), random_least=min(errors))
-            if min(errors) < found.bound:
+            if min(errors) < error_lower_bound(dim, 1, heads).value:
                 raise AssertionError(f"{heads} random heads in dim {dim} err less than the bound allows")
-            yield found
+            yield row("random", 1, heads, random_mean=sum(errors) / len(errors), random_least=min(errors))
 
-    def tabled(self, marks: Sequence[BoundMark]) -> list[BoundMark]:
-        return select(marks, kind="standard")
+    def tabled(self, points: Sequence[Point]) -> list[Point]:
+        return select(points, kind="standard")
 
-    def picture(self, settings: Settings, marks: Sequence[BoundMark]) -> Picture:
+    def picture(self, settings: Settings, points: Sequence[Point]) -> Picture:
         edge = {"markersize": 9, "markeredgecolor": "black", "markeredgewidth": 0.6, "zorder": 5}
         panels = []
-        for dim, own in lines_of(marks, "dim").items():
+        for dim, own in lines_of(points, "dim").items():
             series, ranks = [], lines_of(select(own, kind="line"), "rank")
             for (rank, line), colour in zip(ranks.items(), ramp(len(ranks)), strict=True):
                 series.append(curve(f"$r = {rank}$", line, x="heads", y="bound", **smooth(colour)))
                 standard = select(own, kind="standard", rank=rank)
                 series.append(curve("", standard, x="heads", y="bound", **dots(colour, "*", **edge)))
-            random = select(own, kind="random")
-            series.append(
-                curve("random, $r = 1$", random, x="heads", y="random_mean", **dots("black", markersize=3.5, zorder=4))
-            )
+            black = dots("black", markersize=3.5, zorder=4)
+            series.append(curve("random, $r = 1$", own, x="heads", y="random_mean", **black))
             series.append(legend_entry("$H = d/r$", **dots("white", "*", **edge)))
-            plateau = own[0].plateau
+            plateau = own[0]["plateau"]
             named = rf"$(1-\eta_1^2)/2 = {plateau:.3f}$"
             panels.append(
                 Panel(
@@ -138,9 +107,9 @@ class _Bound(ComputedFigure[Settings, BoundMark]):
         title += "Dots: random rank-1 heads with their best weights."
         return Picture(title=title, panels=[panels], size=(3.6, 4.0))
 
-    def reading(self, settings: Settings, marks: Sequence[BoundMark]) -> list[str]:
-        random = [mark for mark in marks if mark.random_least is not None]
-        closest = min((mark.random_least or 0) - mark.bound for mark in random)
+    def reading(self, settings: Settings, points: Sequence[Point]) -> list[str]:
+        random = select(points, kind="random")
+        closest = min(point["random_least"] - point["bound"] for point in random)
         return [
             f"None of {len(random) * settings.draws} sets of random rank-1 heads errs less than the bound.",
             f"The nearest errs {closest:.3g} more.",
@@ -149,4 +118,9 @@ class _Bound(ComputedFigure[Settings, BoundMark]):
         ]
 
 
-FIGURE = _Bound()
+FIGURE = _Bound(
+    smoke=Settings(
+        ranks={8: (1, 4, 7), 64: (1, 8, 32)}, decades=8, steps_per_decade=4, most_random_heads=2**9, draws=2
+    ),
+    laptop=Settings(ranks={8: (1, 2, 4, 6, 7), 16: (1, 2, 4, 8, 12), 64: (1, 4, 16, 32, 48)}),
+)

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.marks import Mark, curve, select
+from rankwise.recipes.curves import curve
+from rankwise.recipes.points import Point, Row, select
 from rankwise.report import COLOURS, GUIDE, Panel, Picture, PlotAxis, Series, legend_entry, ramp, smooth
 from rankwise.theory import LAW, heads_required_log10, limit_exponent
 
@@ -36,58 +37,30 @@ class Settings:
     steps: int = 120
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExponentMark(Mark):
-    """One (dim, rank) and error: log10 of the heads that cannot reach it, of (d/r)^(1/error), and log_d of the
-    heads."""
-
-    dim: int
-    rank: int
-    error: float
-    log10_heads: float
-    log10_informal: float
-    exponent: float
-
-
-PRESETS = {
-    "smoke": Settings(
-        shapes=((64, 1), (64, 8), (64, 32)), dims=(8, 64, 1024), largest_error=0.4, smallest_error=0.02, steps=10
-    ),
-    "laptop": Settings(shapes=((16, 1), (64, 1), (64, 8), (64, 32), (768, 64)), dims=(8, 64, 1024, 2**20)),
-}
-
-
-class _Exponent(ComputedFigure[Settings, ExponentMark]):
+class _Exponent(ComputedFigure[Settings]):
     """Orders of magnitude against the error, and the exponent to base d for rank 1."""
 
     name = "exponent"
     columns = ("dim", "rank", "error", "log10_heads", "log10_informal")
-    presets = PRESETS
 
     def parts(self, settings: Settings) -> list[tuple[int, int]]:
         return sorted({*settings.shapes, *((dim, 1) for dim in settings.dims)})
 
-    def marks(self, settings: Settings, dim: int, rank: int) -> Iterator[ExponentMark]:
+    def rows(self, settings: Settings, dim: int, rank: int) -> Iterator[Row]:
         ratio = settings.smallest_error / settings.largest_error
         fine = (settings.largest_error * ratio ** (step / (settings.steps - 1)) for step in range(settings.steps))
         for error in sorted({*fine, *_TABULATED}, reverse=True):
             heads, informal = heads_required_log10(dim, rank, error), math.log10(dim / rank) / error
-            yield ExponentMark(
-                dim=dim,
-                rank=rank,
-                error=error,
-                log10_heads=heads,
-                log10_informal=informal,
-                exponent=heads / math.log10(dim),
-            )
+            logs = {"log10_heads": heads, "log10_informal": informal, "exponent": heads / math.log10(dim)}
+            yield {"dim": dim, "rank": rank, "error": error, **logs}
 
-    def tabled(self, marks: Sequence[ExponentMark]) -> list[ExponentMark]:
-        return [mark for mark in marks if mark.error in _TABULATED]
+    def tabled(self, points: Sequence[Point]) -> list[Point]:
+        return [point for point in points if point["error"] in _TABULATED]
 
-    def picture(self, settings: Settings, marks: Sequence[ExponentMark]) -> Picture:
+    def picture(self, settings: Settings, points: Sequence[Point]) -> Picture:
         left, right = [], []
         for (dim, rank), colour in zip(settings.shapes, COLOURS, strict=False):
-            line = select(marks, dim=dim, rank=rank)
+            line = select(points, dim=dim, rank=rank)
             label = f"$d = {dim},\\ r = {rank}$"
             left.append(curve(label, line, x="error", y="log10_heads", **smooth(colour)))
             left.append(curve("", line, x="error", y="log10_informal", **smooth(colour, ":", 1.1)))
@@ -95,9 +68,9 @@ class _Exponent(ComputedFigure[Settings, ExponentMark]):
         for dim, colour in zip(settings.dims, ramp(len(settings.dims)), strict=True):
             power = math.log2(dim)
             name = f"2^{{{power:.0f}}}" if dim > 10_000 and power.is_integer() else str(dim)
-            line = select(marks, dim=dim, rank=1)
+            line = select(points, dim=dim, rank=1)
             right.append(curve(f"bound, $d = {name}$", line, x="error", y="exponent", **smooth(colour)))
-        errors = [mark.error for mark in line]
+        errors = [point["error"] for point in line]
         for label, of, style in (
             (r"bound, $d \to \infty$", limit_exponent, {**smooth("black", "-", 1.0), "drawstyle": "steps-mid"}),
             (r"$2/\pi^3\varepsilon^2$, our law", lambda error: LAW / error**2, smooth("black", "--", 1.1)),
@@ -117,7 +90,7 @@ class _Exponent(ComputedFigure[Settings, ExponentMark]):
         title += "Theorem 2: constants unspecified, no line."
         return Picture(title=title, panels=[panels], share_y=False, size=(4.7, 4.2))
 
-    def reading(self, settings: Settings, marks: Sequence[ExponentMark]) -> list[str]:
+    def reading(self, settings: Settings, points: Sequence[Point]) -> list[str]:
         return [
             "H: so many heads still cannot reach the error (our derivation, value matrices a_h I); more are necessary, "
             "not sufficient.",
@@ -126,4 +99,9 @@ class _Exponent(ComputedFigure[Settings, ExponentMark]):
         ]
 
 
-FIGURE = _Exponent()
+FIGURE = _Exponent(
+    smoke=Settings(
+        shapes=((64, 1), (64, 8), (64, 32)), dims=(8, 64, 1024), largest_error=0.4, smallest_error=0.02, steps=10
+    ),
+    laptop=Settings(shapes=((16, 1), (64, 1), (64, 8), (64, 32), (768, 64)), dims=(8, 64, 1024, 2**20)),
+)

@@ -20,8 +20,9 @@ from statistics import fmean
 from typing import Any
 
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.marks import Mark, curve, lines_of, select
+from rankwise.recipes.curves import curve
 from rankwise.recipes.paper_figures import published
+from rankwise.recipes.points import Point, Row, Value, lines_of, select
 from rankwise.report import COLOURS, GUIDE, Panel, Picture, PlotAxis, Series, dots, legend_entry, smooth
 from rankwise.theory import errors_as_published, mean_of_draws, powers_of_2, random_head_errors, sign_energy
 
@@ -42,77 +43,45 @@ class Settings:
     draws_as_published: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class FeaturesMark(Mark):
-    """So many random heads: mean, least and greatest error of the draws, the authors' value, what the formula of unit
-    keys gives at their keys, and how far these two lie from our mean where that is steady."""
+class _Features(ComputedFigure[Settings]):
+    """Errors against heads, and how far the published values and their formula lie from ours.
 
-    dim: int
-    """Of the points."""
-    heads: int
-    """Random heads of rank 1."""
-    error: float
-    """Mean over draws."""
-    least: float
-    """Smallest error over draws."""
-    greatest: float
-    """Largest error over draws."""
-    published: float | None
-    """The authors' value at that number of heads; None where their figure has none."""
-    formula: float | None
-    """The formula of unit keys at the authors' keys; None beyond the largest number of heads solved."""
-    published_gap: float | None
-    """``published - error``; None where that is None or the heads are too few for a steady mean."""
-    formula_gap: float | None
-    """``formula - error``; None by the same rule."""
-
-
-PRESETS = {
-    "smoke": Settings(dims=(8, 64), most_heads=2**9, draws=3, most_heads_as_published=2**9, draws_as_published=2),
-    "laptop": Settings(
-        dims=(8, 16, 32, 64), most_heads=2**14, draws=5, most_heads_as_published=2**12, draws_as_published=5
-    ),
-}
-
-
-class _Features(ComputedFigure[Settings, FeaturesMark]):
-    """Errors against heads, and how far the published values and their formula lie from ours."""
+    ``error`` is the mean over draws, ``published`` the authors' value, ``formula`` that of unit keys at their keys;
+    ``published_gap`` and ``formula_gap`` are what these two differ from ``error``, where that is steady.
+    """
 
     name = "features"
     columns = ("dim", "heads", "error", "least", "greatest", "published", "formula")
-    presets = PRESETS
 
     def parts(self, settings: Settings) -> list[tuple[int]]:
         return [(dim,) for dim in settings.dims]
 
-    def marks(self, settings: Settings, dim: int) -> Iterator[FeaturesMark]:
+    def rows(self, settings: Settings, dim: int) -> Iterator[Row]:
         heads, short = powers_of_2(settings.most_heads), powers_of_2(settings.most_heads_as_published)
-        authors = published("random_features", dim=dim)
         as_published = [errors_as_published(dim, short, seed) for seed in range(settings.draws_as_published)]
-        formulas = dict(zip(short, mean_of_draws(as_published), strict=True))
+        others = {
+            "published": published("random_features", dim=dim),
+            "formula": dict(zip(short, mean_of_draws(as_published), strict=True)),
+        }
         draws = [random_head_errors(dim, heads, seed) for seed in range(settings.draws)]
         for count, errors in zip(heads, zip(*draws, strict=True), strict=True):
-            found, formula, mean = authors.get(count), formulas.get(count), fmean(errors)
-            yield FeaturesMark(
-                dim=dim,
-                heads=count,
-                error=mean,
-                least=min(errors),
-                greatest=max(errors),
-                published=found,
-                formula=formula,
-                published_gap=None if found is None or count < _STEADY else found - mean,
-                formula_gap=None if formula is None or count < _STEADY else formula - mean,
-            )
+            row: dict[str, Value] = {"dim": dim, "heads": count, "error": fmean(errors)}
+            row |= {"least": min(errors), "greatest": max(errors)}
+            for name, values in others.items():
+                if count in values:
+                    row[name] = values[count]
+                    if count >= _STEADY:
+                        row[f"{name}_gap"] = values[count] - fmean(errors)
+            yield row
 
-    def picture(self, settings: Settings, marks: Sequence[FeaturesMark]) -> Picture:
+    def picture(self, settings: Settings, points: Sequence[Point]) -> Picture:
         left, right = [legend_entry("authors' figure", **_circles(GUIDE))], []
         left.append(legend_entry(r"$(1-\eta_1^2)/2$", **smooth(GUIDE, "--", 0.8)))
-        for (dim, line), colour in zip(lines_of(marks, "dim").items(), COLOURS, strict=False):
-            band = [mark.least for mark in line], [mark.greatest for mark in line]
+        for (dim, line), colour in zip(lines_of(points, "dim").items(), COLOURS, strict=False):
+            band = [point["least"] for point in line], [point["greatest"] for point in line]
             left.append(replace(curve(f"$d = {dim}$", line, x="heads", **smooth(colour)), band=band))
             left.append(curve("", line, x="heads", y="published", **_circles(colour)))
-            ends, stalls = [line[0].heads, line[-1].heads], [(1 - sign_energy(dim, 1)) / 2] * 2
+            ends, stalls = [line[0]["heads"], line[-1]["heads"]], [(1 - sign_energy(dim, 1)) / 2] * 2
             left.append(Series(label="", x=ends, y=stalls, style=smooth(colour, "--", 0.8)))
             right.append(curve("", line, x="heads", y="published_gap", **_circles(colour)))
             right.append(curve("", line, x="heads", y="formula_gap", **smooth(colour)))
@@ -126,16 +95,15 @@ class _Features(ComputedFigure[Settings, FeaturesMark]):
         title = "Random rank-1 heads with their best weights, two orthogonal points"
         return Picture(title=title, panels=[panels], share_y=False, legend="right", size=(4.2, 4.0))
 
-    def reading(self, settings: Settings, marks: Sequence[FeaturesMark]) -> list[str]:
+    def reading(self, settings: Settings, points: Sequence[Point]) -> list[str]:
         dim, heads = _QUOTED
-        line = [mark for mark in select(marks, dim=dim) or marks if mark.formula is not None and mark.heads <= heads]
-        last = line[-1]
-        shown = "has no value" if last.published is None else f"shows {last.published:.3f}"
+        *_, last = (p for p in select(points, dim=dim) or points if "formula" in p and p["heads"] <= heads)
+        shown = f"shows {last['published']:.3f}" if "published" in last else "has no value"
         return [
-            f"Dimension {last.dim}, {last.heads} heads: the error is {last.error:.3f}.",
+            f"Dimension {last['dim']}, {last['heads']} heads: the error is {last['error']:.3f}.",
             f"The authors' figure {shown} there.",
             "Their keys are not renormalised after a projection.",
-            f"The formulas of unit keys evaluated at such keys give {last.formula:.3f}.",
+            f"The formulas of unit keys evaluated at such keys give {last['formula']:.3f}.",
             "That is not the error of any heads.",
         ]
 
@@ -144,4 +112,9 @@ def _circles(colour: str) -> dict[str, Any]:
     return dots(colour, fillstyle="none", markersize=4)
 
 
-FIGURE = _Features()
+FIGURE = _Features(
+    smoke=Settings(dims=(8, 64), most_heads=2**9, draws=3, most_heads_as_published=2**9, draws_as_published=2),
+    laptop=Settings(
+        dims=(8, 16, 32, 64), most_heads=2**14, draws=5, most_heads_as_published=2**12, draws_as_published=5
+    ),
+)

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.marks import Mark, curve, select
+from rankwise.recipes.curves import curve
+from rankwise.recipes.points import Point, Row, estimated, select
 from rankwise.report import COLOURS, MARKERS, Panel, Picture, PlotAxis, dots, smooth
 from rankwise.theory import saturation
 
@@ -33,63 +34,41 @@ class Settings:
     tokens: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class LawMark(Mark):
-    """Heads that grow by one law, at one length: their dimension and the share of the plateau they keep."""
-
-    law: str
-    length: int
-    needed: int
-    """The head dimension that reaches 90 % of the plateau."""
-    head_dim: int
-    kept: float
-    simulated: float | None = None
-    simulated_se: float = 0.0
-
-
-PRESETS = {
-    "smoke": Settings(lengths=tuple(4**k for k in range(3, 11)), simulated_lengths=(64, 256, 1024), tokens=8192),
-    "laptop": Settings(
-        lengths=tuple(2**k for k in range(6, 21)), simulated_lengths=(64, 256, 1024, 4096, 16_384), tokens=80_000
-    ),
-}
-
-
 def _head_dim_by(name: str, length: int) -> int:
     """The head dimension at ``length`` of the law that gives what is needed at 64 tokens."""
     law = math.log if name == "c log n" else saturation.saturation_law
     return max(2, round(saturation.saturation_dim(_START).value * (law(length) / law(_START))))
 
 
-class _Laws(ComputedFigure[Settings, LawMark]):
-    """Head dimension against length, and the share of the plateau kept."""
+class _Laws(ComputedFigure[Settings]):
+    """Head dimension against length, and the share of the plateau kept.
+
+    ``needed`` is the head dimension that reaches 90 % of the plateau, ``head_dim`` that of the law; ``kept`` and
+    ``simulated`` are the shares of the plateau that the law keeps.
+    """
 
     name = "laws"
     columns = ("law", "length", "needed", "head_dim", "kept")
-    presets = PRESETS
 
     def parts(self, settings: Settings) -> Iterator[tuple[str, int]]:
         lengths = sorted({*settings.lengths, *settings.simulated_lengths})
         return ((name, length) for name in NAMES for length in lengths)
 
-    def marks(self, settings: Settings, name: str, length: int) -> Iterator[LawMark]:
+    def rows(self, settings: Settings, name: str, length: int) -> Iterator[Row]:
         size, plateau = _head_dim_by(name, length), saturation.hardmax_rank_mean(length)
+        kept, needed = saturation.expected_hardmax_rank(length, size) / plateau, saturation.saturation_dim(length).value
         measured = {}
         if length in settings.simulated_lengths:
             trials = max(4, settings.tokens // length)
             found = saturation.simulate_hardmax_rank(length, size, trials=trials, seed=length)
-            measured = {"simulated": found.mean / plateau, "simulated_se": found.standard_error / plateau}
-        kept, needed = saturation.expected_hardmax_rank(length, size) / plateau, saturation.saturation_dim(length).value
-        yield LawMark(law=name, length=length, needed=needed, head_dim=size, kept=kept, **measured)
+            measured = estimated("simulated", found, unit=plateau)
+        yield {"law": name, "length": length, "needed": needed, "head_dim": size, "kept": kept, **measured}
 
-    def picture(self, settings: Settings, marks: Sequence[LawMark]) -> Picture:
-        first = select(marks, law=next(iter(NAMES)))
-        left, right = (
-            [curve("90 % of the plateau", first, x="length", y="needed", **dots("black", "*", markersize=8))],
-            [],
-        )
+    def picture(self, settings: Settings, points: Sequence[Point]) -> Picture:
+        first, star = select(points, law=next(iter(NAMES))), dots("black", "*", markersize=8)
+        left, right = [curve("90 % of the plateau", first, x="length", y="needed", **star)], []
         for (name, label), colour, marker in zip(NAMES.items(), COLOURS, MARKERS, strict=False):
-            line = select(marks, law=name)
+            line = select(points, law=name)
             left.append(curve(label, line, x="length", y="head_dim", **smooth(colour)))
             right.append(curve(label, line, x="length", y="kept", **smooth(colour)))
             right.append(curve("", line, x="length", y="simulated", **dots(colour, marker)))
@@ -113,11 +92,16 @@ class _Laws(ComputedFigure[Settings, LawMark]):
         title = "Two laws matched at 64 tokens: quadrature (lines), simulation (points)"
         return Picture(title=title, panels=[panels], share_y=False, size=(4.3, 3.7))
 
-    def reading(self, settings: Settings, marks: Sequence[LawMark]) -> list[str]:
+    def reading(self, settings: Settings, points: Sequence[Point]) -> list[str]:
         return [
             "A head dimension that grows like log n loses ground at every doubling; the measurements exclude it.",
             "One that grows like t^4, about log^2 n, does not; it is a heuristic that the measurements support.",
         ]
 
 
-FIGURE = _Laws()
+FIGURE = _Laws(
+    smoke=Settings(lengths=tuple(4**k for k in range(3, 11)), simulated_lengths=(64, 256, 1024), tokens=8192),
+    laptop=Settings(
+        lengths=tuple(2**k for k in range(6, 21)), simulated_lengths=(64, 256, 1024, 4096, 16_384), tokens=80_000
+    ),
+)

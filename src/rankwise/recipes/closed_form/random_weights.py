@@ -29,7 +29,8 @@ import torch
 
 from rankwise.audit import ScoreRanks, random_scores
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.marks import Mark, curve, lines_of, select
+from rankwise.recipes.curves import curve
+from rankwise.recipes.points import Point, Row, lines_of, select
 from rankwise.report import COLOURS, GUIDE, MARKERS, Panel, Picture, PlotAxis, legend_entry, smooth
 from rankwise.theory import expected_hardmax_rank
 
@@ -80,37 +81,8 @@ class Settings:
     """Heads of the latent attention."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RandomPoint(ScoreRanks, Mark):
-    """One measurement: which panel and line, where on its axis, and the ranks; ``expected`` is the quadrature's."""
-
-    panel: str
-    series: str
-    x: float
-    expected: float | None = None
-
-
-PRESETS = {
-    "smoke": Settings(
-        tokens=64,
-        draws=2,
-        heads_each=2,
-        dims=(64, 256, 512),
-        dim=128,
-        heads=(1, 8, 64),
-        layers=4,
-        layer_dim=64,
-        head_dims=(4, 16, 64),
-        betas=(0.3, 1.0, 10.0, 100.0, 1000.0),
-        latent_tokens=(32, 64),
-        latent_heads=2,
-    ),
-    "laptop": Settings(),
-}
-
-
-def _mark(panel: str, series: str, x: float, ranks: ScoreRanks, expected: float | None = None) -> RandomPoint:
-    return RandomPoint(panel=panel, series=series, x=x, expected=expected, **asdict(ranks))
+def _row(panel: str, series: str, x: float, ranks: ScoreRanks, expected: float | None = None) -> Row:
+    return {"panel": panel, "series": series, "x": x, "expected": expected, **asdict(ranks)}
 
 
 def _plain(settings: Settings, dim: int, head_dim: int, law: str, beta: float = 1.0) -> ScoreRanks:
@@ -127,17 +99,17 @@ def _expected(settings: Settings, head_dim: int) -> float | None:
     return expected_hardmax_rank(settings.tokens, head_dim) / settings.tokens if head_dim >= 4 else None
 
 
-def _sizes(settings: Settings) -> Iterator[RandomPoint]:
+def _sizes(settings: Settings) -> Iterator[Row]:
     for dim in settings.dims:
         ranks = _plain(settings, dim, dim // 8, "gaussian")
-        yield _mark("model dimension", "Gaussian tokens", dim, ranks, _expected(settings, dim // 8))
+        yield _row("model dimension", "Gaussian tokens", dim, ranks, _expected(settings, dim // 8))
     for heads in settings.heads:
         size = settings.dim // heads
         ranks = _plain(settings, settings.dim, size, "gaussian")
-        yield _mark("heads", f"dim {settings.dim}", heads, ranks, _expected(settings, size))
+        yield _row("heads", f"dim {settings.dim}", heads, ranks, _expected(settings, size))
 
 
-def _depths(settings: Settings) -> Iterator[RandomPoint]:
+def _depths(settings: Settings) -> Iterator[Row]:
     places: tuple[Literal["pre", "post"], ...] = ("pre", "post")
     for place in places:
         generator = torch.Generator().manual_seed(5)
@@ -146,57 +118,54 @@ def _depths(settings: Settings) -> Iterator[RandomPoint]:
             for _ in range(settings.draws)
         ]
         for layer, weights in enumerate(zip(*drawn, strict=True), start=1):
-            yield _mark("layer", f"{place}-norm", layer, random_scores.ranks_of_weights(torch.cat(weights)))
+            yield _row("layer", f"{place}-norm", layer, random_scores.ranks_of_weights(torch.cat(weights)))
 
 
-def _inputs(settings: Settings) -> Iterator[RandomPoint]:
+def _inputs(settings: Settings) -> Iterator[Row]:
     for law in random_scores.INPUTS:
         for size in settings.head_dims:
             expected = _expected(settings, size) if law == "orthonormal" else None
-            yield _mark("inputs", law, size, _plain(settings, settings.dim, size, law), expected)
+            yield _row("inputs", law, size, _plain(settings, settings.dim, size, law), expected)
 
 
-def _temperatures(settings: Settings) -> Iterator[RandomPoint]:
+def _temperatures(settings: Settings) -> Iterator[Row]:
     for beta in settings.betas:
-        yield _mark("temperature", "head_dim 64", beta, _plain(settings, settings.dim, 64, "gaussian", beta))
+        yield _row("temperature", "head_dim 64", beta, _plain(settings, settings.dim, 64, "gaussian", beta))
 
 
-def _latents(settings: Settings) -> Iterator[RandomPoint]:
+def _latents(settings: Settings) -> Iterator[Row]:
     for tokens in settings.latent_tokens:
         generator = torch.Generator().manual_seed(tokens)
         weights = random_scores.latent_weights(tokens, settings.latent_heads, generator)
         expected = expected_hardmax_rank(tokens, 192, "causal") / tokens
-        yield _mark("latent", "DeepSeek-V3's layer", tokens, random_scores.ranks_of_weights(weights), expected)
+        yield _row("latent", "DeepSeek-V3's layer", tokens, random_scores.ranks_of_weights(weights), expected)
         inputs = random_scores.random_inputs("gaussian", tokens, 7168, generator)
-        hidden = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
-        scores = random_scores.plain_scores(inputs, 192, settings.latent_heads, generator).masked_fill(
-            hidden, -torch.inf
-        )
-        yield _mark("latent", "ordinary, head_dim 192", tokens, random_scores.ranks_of_scores(scores))
+        scores = random_scores.plain_scores(inputs, 192, settings.latent_heads, generator)
+        scores.masked_fill_(torch.ones(tokens, tokens, dtype=torch.bool).triu(1), -torch.inf)
+        yield _row("latent", "ordinary, head_dim 192", tokens, random_scores.ranks_of_scores(scores))
 
 
 _PARTS = {"sizes": _sizes, "depths": _depths, "inputs": _inputs, "temperatures": _temperatures, "latents": _latents}
 
 
-class _RandomWeights(ComputedFigure[Settings, RandomPoint]):
-    """Two rows of three panels on one vertical axis."""
+class _RandomWeights(ComputedFigure[Settings]):
+    """Two rows of three panels on one vertical axis; ``expected`` is the hardmax rank by quadrature."""
 
     name = "random-weights"
     columns = ("panel", "series", "x", "hardmax", "hardmax_se", "expected", *_MEASURES)
-    presets = PRESETS
 
     def parts(self, settings: Settings) -> list[tuple[str]]:
         return [(name,) for name in _PARTS]
 
-    def marks(self, settings: Settings, name: str) -> Iterator[RandomPoint]:
+    def rows(self, settings: Settings, name: str) -> Iterator[Row]:
         return _PARTS[name](settings)
 
-    def picture(self, settings: Settings, marks: Sequence[RandomPoint]) -> Picture:
-        panels = [_panel(settings, name, select(marks, panel=name)) for name in PANELS]
+    def picture(self, settings: Settings, points: Sequence[Point]) -> Picture:
+        panels = [_panel(settings, name, select(points, panel=name)) for name in PANELS]
         title = "Rank of attention at random weights"
         return Picture(title=title, panels=[panels[:3], panels[3:]], size=(3.5, 3.3))
 
-    def reading(self, settings: Settings, marks: Sequence[RandomPoint]) -> list[str]:
+    def reading(self, settings: Settings, points: Sequence[Point]) -> list[str]:
         return [
             "Ranks are shares of the number of tokens, means over random heads.",
             "The hardmax rank has a barrier.",
@@ -204,7 +173,7 @@ class _RandomWeights(ComputedFigure[Settings, RandomPoint]):
         ]
 
 
-def _panel(settings: Settings, name: str, points: Sequence[RandomPoint]) -> Panel:
+def _panel(settings: Settings, name: str, points: Sequence[Point]) -> Panel:
     """One line per definition of rank, or one per series: its hardmax rank, and thin its effective rank."""
     (title, horizontal, legend), series = PANELS[name], []
     if name in ("model dimension", "heads", "temperature"):
@@ -217,7 +186,7 @@ def _panel(settings: Settings, name: str, points: Sequence[RandomPoint]) -> Pane
         series.append(legend_entry("thin: softmax, effective rank", **smooth(GUIDE, "-", 0.8)))
     expected = curve("hardmax, quadrature", points, x="x", y="expected", **smooth(GUIDE, ":", 1.4))
     scales: dict[str, Literal["linear", "log"]] = {"temperature": "log", "layer": "linear"}
-    ticks = () if name == "temperature" else sorted({point.x for point in points})
+    ticks = () if name == "temperature" else sorted({point["x"] for point in points})
     return Panel(
         title=title if name == "latent" else f"{title}, {settings.tokens} tokens",
         x=PlotAxis(label=horizontal, scale=scales.get(name, "log2"), ticks=ticks),
@@ -229,4 +198,20 @@ def _panel(settings: Settings, name: str, points: Sequence[RandomPoint]) -> Pane
     )
 
 
-FIGURE = _RandomWeights()
+FIGURE = _RandomWeights(
+    smoke=Settings(
+        tokens=64,
+        draws=2,
+        heads_each=2,
+        dims=(64, 256, 512),
+        dim=128,
+        heads=(1, 8, 64),
+        layers=4,
+        layer_dim=64,
+        head_dims=(4, 16, 64),
+        betas=(0.3, 1.0, 10.0, 100.0, 1000.0),
+        latent_tokens=(32, 64),
+        latent_heads=2,
+    ),
+    laptop=Settings(),
+)

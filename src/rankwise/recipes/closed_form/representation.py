@@ -21,7 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.marks import Mark, curve, lines_of
+from rankwise.recipes.curves import curve, curves
+from rankwise.recipes.points import Point, Row, lines_of
 from rankwise.report import GUIDE, Panel, Picture, PlotAxis, Series, dots, legend_entry, ramp, smooth
 from rankwise.theory import average_of_heads, feature_weight, harmonic_dim, sign_eigenvalue, sign_energy, truncated_sign
 
@@ -40,83 +41,48 @@ class Settings:
     samples: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class RepresentationMark(Mark):
-    """One dimension, largest degree and angle in degrees."""
+class _Representation(ComputedFigure[Settings]):
+    """u above what it represents, one column per dimension.
 
-    dim: int
-    """Of x, y, q and k."""
-    degree: int
-    """L, the largest of the odd degrees that are summed."""
-    angle: float
-    """Between q and k for ``weight``, between x and y for ``represented``; in degrees."""
-    weight: float
-    """u at that angle."""
-    represented: float
-    """The sum of the sign's harmonics up to that degree."""
-    simulated: float | None
-    """The same as an average over random heads; None at angles that are not simulated, and where noise is too large."""
-    noise: float
-    """Standard error of a simulated point."""
-    root_mean_square: float
-    """Of u, over uniform q and k."""
-    energy: float
-    """Share of the sign's energy in degrees up to L."""
-
-
-PRESETS = {
-    "smoke": Settings(dims=(4, 6, 8), degrees=(1, 3, 5), angles=91, samples=200_000),
-    "laptop": Settings(dims=(4, 6, 8), degrees=(1, 3, 5, 9, 15), angles=721, samples=10_000_000),
-}
-
-
-class _Representation(ComputedFigure[Settings, RepresentationMark]):
-    """u above what it represents, one column per dimension."""
+    ``weight`` is u at an angle of q and k; ``represented`` is the sum of the sign's harmonics up to ``degree`` at that
+    angle of x and y, ``simulated`` the same over random heads, with the standard error ``noise``. ``energy`` is the
+    share of the sign's energy in these degrees.
+    """
 
     name = "representation"
     columns = ("dim", "degree", "energy", "weight", "root_mean_square")
-    presets = PRESETS
 
     def parts(self, settings: Settings) -> Iterator[tuple[int, int]]:
         return ((dim, degree) for dim in settings.dims for degree in settings.degrees)
 
-    def marks(self, settings: Settings, dim: int, degree: int) -> Iterator[RepresentationMark]:
+    def rows(self, settings: Settings, dim: int, degree: int) -> Iterator[Row]:
         angles = sorted({*np.linspace(0, 180, settings.angles).tolist(), *_SIMULATED_ANGLES})
         cosines = np.clip(np.cos(np.radians(angles)), -1, 1)
         odd = range(1, degree + 1, 2)
         size = math.sqrt(sum(harmonic_dim(dim, of) / sign_eigenvalue(dim, of) ** 2 for of in odd))
-        noise, simulated = size / math.sqrt(settings.samples), {}
+        noise, energy, simulated = size / math.sqrt(settings.samples), sum(sign_energy(dim, of) for of in odd), {}
         if noise <= _QUIET:
             found = average_of_heads(dim, degree, np.array(_SIMULATED_ANGLES), settings.samples)
             simulated = dict(zip(_SIMULATED_ANGLES, found, strict=True))
         weights, represented = feature_weight(dim, cosines, degree), truncated_sign(dim, degree, cosines)
         for angle, weight, value in zip(angles, weights.tolist(), represented.tolist(), strict=True):
-            yield RepresentationMark(
-                dim=dim,
-                degree=degree,
-                angle=angle,
-                weight=weight,
-                represented=value,
-                simulated=simulated.get(angle),
-                noise=noise,
-                root_mean_square=size,
-                energy=sum(sign_energy(dim, of) for of in odd),
-            )
+            at = {"weight": weight, "represented": value, "simulated": simulated.get(angle), "noise": noise}
+            yield {"dim": dim, "degree": degree, "angle": angle, **at, "root_mean_square": size, "energy": energy}
 
-    def tabled(self, marks: Sequence[RepresentationMark]) -> list[RepresentationMark]:
-        return [mark for mark in marks if mark.angle == 0]
+    def tabled(self, points: Sequence[Point]) -> list[Point]:
+        return [point for point in points if point["angle"] == 0]
 
-    def picture(self, settings: Settings, marks: Sequence[RepresentationMark]) -> Picture:
-        powers = range(1, math.ceil(math.log10(max(abs(mark.weight) for mark in marks))) + 1, 2)
+    def picture(self, settings: Settings, points: Sequence[Point]) -> Picture:
+        powers = range(1, math.ceil(math.log10(max(abs(point["weight"]) for point in points))) + 1, 2)
         ticks = {sign * 10.0**power: f"${'-' * (sign < 0)}10^{{{power}}}$" for sign in (-1, 1) for power in powers}
         x = PlotAxis(label="angle in degrees", ticks=range(0, 181, 45))
         u = PlotAxis(label=r"weight $u(\langle q, k\rangle)$", scale="symlog", ticks={**ticks, 0: "0"})
         f = PlotAxis(label=r"represented function of $\langle x, y\rangle$", low=-2.6, high=2.6)
         above, below = [], []
-        for dim, own in lines_of(marks, "dim").items():
-            degrees, weights, functions = lines_of(own, "degree"), [], []
-            for (degree, line), colour in zip(degrees.items(), ramp(len(degrees)), strict=True):
-                weights.append(curve(f"$L = {degree}$", line, x="angle", y="weight", **smooth(colour)))
+        for dim, own in lines_of(points, "dim").items():
+            degrees, functions = lines_of(own, "degree").values(), []
+            weights = curves(own, "degree", "$L = {}$".format, shades=True, x="angle", y="weight", marker="")
+            for line, colour in zip(degrees, ramp(len(degrees)), strict=True):
                 functions.append(curve("", line, x="angle", y="represented", **smooth(colour)))
                 functions.append(curve("", line, x="angle", y="simulated", **dots(colour)))
             sign = Series(label="sign", x=[0, 90, 90, 180], y=[1, 1, -1, -1], style=smooth(GUIDE, "--", 0.9))
@@ -126,7 +92,7 @@ class _Representation(ComputedFigure[Settings, RepresentationMark]):
         title = "Rank-1 heads weighted by $u$ represent the sign up to degree $L$. No limit exists."
         return Picture(title=title, panels=[above, below], share_y="row", legend="right", size=(3.0, 3.0))
 
-    def reading(self, settings: Settings, marks: Sequence[RepresentationMark]) -> list[str]:
+    def reading(self, settings: Settings, points: Sequence[Point]) -> list[str]:
         return [
             "The average over all (q, k) weighted by u is the target up to degree L.",
             "H random heads miss it by the square of the last column over H.",
@@ -134,4 +100,7 @@ class _Representation(ComputedFigure[Settings, RepresentationMark]):
         ]
 
 
-FIGURE = _Representation()
+FIGURE = _Representation(
+    smoke=Settings(dims=(4, 6, 8), degrees=(1, 3, 5), angles=91, samples=200_000),
+    laptop=Settings(dims=(4, 6, 8), degrees=(1, 3, 5, 9, 15), angles=721, samples=10_000_000),
+)

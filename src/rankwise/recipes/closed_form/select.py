@@ -25,7 +25,8 @@ from torch import Tensor
 
 from rankwise.nn import discriminant_directions
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.marks import Mark, curve, select
+from rankwise.recipes.curves import curve
+from rankwise.recipes.points import Point, Row, Value, select
 from rankwise.report import MARKERS, Panel, Picture, PlotAxis, Series, dots, ramp, smooth
 from rankwise.spec import SelectSpec
 from rankwise.tasks import Select
@@ -47,35 +48,6 @@ class Settings:
     fixed_noise: float = 0.5
 
 
-@dataclass(frozen=True, kw_only=True)
-class SelectionMark(Mark):
-    """The ranks that one number of codes and one noise take."""
-
-    dim: int
-    codes: int
-    kind: str
-    """``new`` codes in every example; ``search``: queries that know nothing of them; ``random`` and ``discriminant``
-    directions for fixed codes."""
-    noise: float | None
-    """None for ``search``."""
-    measured: int
-    """The smallest rank that finds the nearest code in 99 %."""
-    measured_se: float
-    """A quarter of the range of ranks that two standard errors of the accuracy allow."""
-    exact: int | None = None
-    """The smallest rank that finds the copied one of new codes; None: no rank does."""
-    sufficient: int | None = None
-    """The same by the union bound for Gaussian codes."""
-
-
-_NOISES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)
-PRESETS = {
-    "smoke": Settings(dim=32, codes=(8, 64), noises=(0.0, 1.0, 4.0), samples=1000),
-    "laptop": Settings(dim=64, codes=tuple(2**k for k in range(3, 13)), noises=_NOISES, samples=2000),
-    "full": Settings(dim=256, codes=tuple(2**k for k in range(3, 13)), noises=(*_NOISES, 6.0, 8.0), samples=20_000),
-}
-
-
 def choices(points: Float[Tensor, "B N D"], queries: Float[Tensor, "B D"]) -> Int[Tensor, "B D"]:
     """What heads of every rank choose: ``argmax_j`` of the score over the first 1, 2, ..., D coordinates."""
     scores, found = torch.zeros(points.shape[:2]), []
@@ -91,55 +63,58 @@ def rank_needed(right: Float[Tensor, " D"]) -> int:
     return int(wrong.max()) + 2 if len(wrong) else 1
 
 
-class _Select(ComputedFigure[Settings, SelectionMark]):
-    """Rank against codes, rank against noise, and fixed codes."""
+class _Select(ComputedFigure[Settings]):
+    """Rank against codes, rank against noise, and fixed codes.
+
+    ``kind`` is "new" codes in every example, "search" by queries that know nothing of them, or "random" and
+    "discriminant" directions for fixed codes. ``measured`` is the smallest rank that finds the nearest code in 99 %,
+    ``measured_se`` a quarter of the range of ranks that two standard errors of the accuracy allow. ``exact`` is the
+    smallest rank that finds the copied one of new codes, ``sufficient`` the same by the union bound for Gaussian codes.
+    """
 
     name = "select"
     columns = ("codes", "kind", "noise", "measured", "exact", "sufficient")
-    presets = PRESETS
 
     def parts(self, settings: Settings) -> Iterator[tuple[int]]:
         yield from ((codes,) for codes in settings.codes)
 
-    def marks(self, settings: Settings, codes: int) -> Iterator[SelectionMark]:
-        kinds: list[tuple[str, float | None]] = [("new", noise) for noise in settings.noises]
-        for kind, noise in [*kinds, ("search", None)]:
-            yield _mark(settings, codes, kind, noise)
+    def rows(self, settings: Settings, codes: int) -> Iterator[Row]:
+        for noise in settings.noises:
+            closed = {"exact": selection_rank(settings.dim, codes, noise), "sufficient": sufficient_rank(codes, noise)}
+            yield {**_measured(settings, codes, "new", noise), **closed}
+        yield _measured(settings, codes, "search", None)
         for kind in _FIXED:
-            yield _mark(settings, codes, kind, settings.fixed_noise)
+            yield _measured(settings, codes, kind, settings.fixed_noise)
 
-    def reading(self, settings: Settings, marks: Sequence[SelectionMark]) -> list[str]:
+    def reading(self, settings: Settings, points: Sequence[Point]) -> list[str]:
         first, last = min(settings.codes), max(settings.codes)
-        low, high = (select(marks, kind="new", codes=codes, noise=0.0)[0].measured for codes in (first, last))
-        search = [mark.measured for mark in select(marks, kind="search")]
+        new, search = select(points, kind="new"), [point["measured"] for point in select(points, kind="search")]
+        low, high = (select(new, codes=codes, noise=0.0)[0]["measured"] for codes in (first, last))
         limits = {codes: search_noise(settings.dim, codes) for codes in settings.codes}
-        below = [m for m in select(marks, kind="new") if (m.noise or 0) < 0.8 * limits[m.codes]]
-        off = max(abs(mark.measured - (mark.exact or mark.dim)) for mark in below)
+        below = [point for point in new if point["noise"] < 0.8 * limits[point["codes"]]]
+        off = max(abs(point["measured"] - (point["exact"] or point["dim"])) for point in below)
         return [
-            f"Without noise, {first} codes take rank {low} and {last} codes rank {high} of {settings.dim}: "
-            f"{(high - low) / math.log2(last / first):.2f} more for every doubling.",
-            f"Search among vectors that know nothing of the query takes rank {min(search)} to {max(search)}.",
-            f"The copied code is lost even to full rank from noise {limits[first]:.2f} on with {first} codes, "
-            f"{limits[last]:.2f} with {last}.",
-            f"Below .8 of that noise measured and exact rank differ by at most {off} in {len(below)} cells.",
+            f"Without noise, every doubling of the codes takes {(high - low) / math.log2(last / first):.2f} more rank.",
+            f"{first} codes take rank {low}; {last} codes take rank {high} of {settings.dim}.",
+            f"Search among vectors that know nothing of the query takes rank {min(search)} or more.",
+            f"Even full rank loses the copied one of {first} codes from noise {limits[first]:.2f} on, "
+            f"and one of {last} from {limits[last]:.2f}.",
+            f"Below .8 of that noise measured and exact rank differ by at most {off}.",
             "The exact rank and the union bound are our derivations; that selection becomes search at s* is measured.",
         ]
 
-    def picture(self, settings: Settings, marks: Sequence[SelectionMark]) -> Picture:
+    def picture(self, settings: Settings, points: Sequence[Point]) -> Picture:
         rank = PlotAxis(label="smallest rank for 99 % top-1", low=0, high=1.12 * settings.dim)
         codes = PlotAxis(label="codes $N$", scale="log2", ticks=settings.codes)
         shown: dict[str, Any] = {"y": rank, "levels": {"full rank": settings.dim}, "legend": "below"}
         wanted = [noise for noise in settings.noises if noise in (0.0, 0.5, 1.0, 1.5)]
-        by_codes = _series(
-            {f"noise {noise:g}": select(marks, kind="new", noise=noise) for noise in wanted}, "codes", closed=True
-        )
-        by_codes.append(curve("search", select(marks, kind="search"), x="codes", y="measured", **dots("black", "x")))
         some = settings.codes[:: max(1, len(settings.codes) // 3)]
-        by_noise = _series(
-            {f"$N = {count}$": select(marks, kind="new", codes=count) for count in some}, "noise", closed=True
-        )
+        new = select(points, kind="new")
+        by_codes = _series({f"noise {noise:g}": select(new, noise=noise) for noise in wanted}, "codes")
+        by_codes.append(curve("search", select(points, kind="search"), x="codes", y="measured", **dots("black", "x")))
+        by_noise = _series({f"$N = {count}$": select(new, codes=count) for count in some}, "noise")
         limits = [search_noise(settings.dim, count) for count in some]
-        fixed = _series({f"{kind} directions": select(marks, kind=kind) for kind in _FIXED}, "codes", closed=False)
+        fixed = _series({f"{kind} directions": select(points, kind=kind) for kind in _FIXED}, "codes")
         noise = PlotAxis(label="length of the noise / length of a code")
         panels = [
             Panel(title="rank grows like log $N$", x=codes, series=by_codes, legend_columns=3, **shown),
@@ -150,7 +125,7 @@ class _Select(ComputedFigure[Settings, SelectionMark]):
         return Picture(title=title, panels=[panels], size=(4.2, 4.1))
 
 
-def _mark(settings: Settings, codes: int, kind: str, noise: float | None) -> SelectionMark:
+def _measured(settings: Settings, codes: int, kind: str, noise: float | None) -> dict[str, Value | None]:
     dim, samples, generator = settings.dim, settings.samples, torch.Generator().manual_seed(codes)
     task = Select(SelectSpec(dim=dim, points=codes, noise=noise or 0.0, codebook=0 if kind in _FIXED else None))
     turn = discriminant_directions(task.codes).float().mT if kind == "discriminant" and task.codes is not None else None
@@ -164,28 +139,24 @@ def _mark(settings: Settings, codes: int, kind: str, noise: float | None) -> Sel
         left -= len(batch)
     right /= samples
     errors = 2 * (right * (1 - right) / samples).sqrt()
-    closed: dict[str, int | None] = {}
-    if kind == "new" and noise is not None:
-        closed = {"exact": selection_rank(dim, codes, noise), "sufficient": sufficient_rank(codes, noise)}
-    return SelectionMark(
-        dim=dim,
-        codes=codes,
-        kind=kind,
-        noise=noise,
-        measured=rank_needed(right),
-        measured_se=(rank_needed(right - errors) - rank_needed(right + errors)) / 4,
-        **closed,
-    )
+    spread = (rank_needed(right - errors) - rank_needed(right + errors)) / 4
+    found = {"measured": rank_needed(right), "measured_se": spread}
+    return {"dim": dim, "codes": codes, "kind": kind, "noise": noise, **found}
 
 
-def _series(groups: dict[str, list[SelectionMark]], x: str, *, closed: bool) -> list[Series]:
-    """Points of every group, and their closed form as a line."""
+def _series(groups: dict[str, list[Point]], x: str) -> list[Series]:
+    """Points of every group, and their closed form, if any, as a line."""
     series = []
     for (label, own), colour, marker in zip(groups.items(), ramp(len(groups)), MARKERS, strict=False):
         series.append(curve(label, own, x=x, y="measured", **dots(colour, marker)))
-        if closed:
-            series.append(curve("", own, x=x, y="exact", **smooth(colour)))
+        closed = curve("", own, x=x, y="exact", **smooth(colour))
+        series += [closed] if closed.x else []
     return series
 
 
-FIGURE = _Select()
+_NOISES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)
+FIGURE = _Select(
+    smoke=Settings(dim=32, codes=(8, 64), noises=(0.0, 1.0, 4.0), samples=1000),
+    laptop=Settings(dim=64, codes=tuple(2**k for k in range(3, 13)), noises=_NOISES, samples=2000),
+    full=Settings(dim=256, codes=tuple(2**k for k in range(3, 13)), noises=(*_NOISES, 6.0, 8.0), samples=20_000),
+)

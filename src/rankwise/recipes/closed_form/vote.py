@@ -19,12 +19,13 @@ import torch
 from rankwise.estimate import Estimate
 from rankwise.nn import majority_vote
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.marks import Mark, curve, lines_of, select
+from rankwise.recipes.curves import curve
+from rankwise.recipes.points import Point, Row, estimated, lines_of, select
 from rankwise.report import COLOURS, GUIDE, MARKERS, Panel, Picture, PlotAxis, Series, dots, smooth
 from rankwise.tasks import NearestNeighbor
 from rankwise.theory import majority_accuracy, majority_heads_required
 
-_TARGETS = (0.9, 0.95, 0.99)
+_TARGETS = (0.9, 0.99)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,26 +37,6 @@ class Settings:
     simulated_heads: tuple[int, ...]
     draws: int
     samples: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class VoteMark(Mark):
-    """How often so many heads are right and wrong: by quadrature, or as a simulated network."""
-
-    kind: str
-    dim: int
-    heads: int
-    accuracy: float
-    accuracy_se: float
-    wrong: float
-
-
-PRESETS = {
-    "smoke": Settings(dims=(8, 64), most_heads=10**5, simulated_heads=(1, 9, 101), draws=8, samples=500),
-    "laptop": Settings(
-        dims=(8, 16, 64), most_heads=10**6, simulated_heads=(1, 3, 9, 31, 101, 317, 1001, 3163), draws=24, samples=2000
-    ),
-}
 
 
 def simulated_accuracy(dim: int, heads: int, settings: Settings) -> Estimate:
@@ -72,12 +53,11 @@ def simulated_accuracy(dim: int, heads: int, settings: Settings) -> Estimate:
     return Estimate.over(right)
 
 
-class _Vote(ComputedFigure[Settings, VoteMark]):
-    """Accuracy against heads, and the wrong answers in logarithms beside their law."""
+class _Vote(ComputedFigure[Settings]):
+    """Accuracy against heads, by quadrature and as a network, and the wrong answers in logarithms beside their law."""
 
     name = "vote"
     columns = ("kind", "dim", "heads", "accuracy", "accuracy_se")
-    presets = PRESETS
 
     def parts(self, settings: Settings) -> Iterator[tuple[str, int, int]]:
         octaves = int(2 * math.log2(settings.most_heads))
@@ -86,21 +66,20 @@ class _Vote(ComputedFigure[Settings, VoteMark]):
             yield from (("quadrature", dim, heads) for heads in sorted(fine))
             yield from (("network", dim, heads) for heads in settings.simulated_heads)
 
-    def marks(self, settings: Settings, kind: str, dim: int, heads: int) -> Iterator[VoteMark]:
+    def rows(self, settings: Settings, kind: str, dim: int, heads: int) -> Iterator[Row]:
         exact = Estimate(majority_accuracy(dim, heads), 0.0)
         found = exact if kind == "quadrature" else simulated_accuracy(dim, heads, settings)
-        reached = {"accuracy": found.mean, "accuracy_se": found.standard_error, "wrong": 1 - found.mean}
-        yield VoteMark(kind=kind, dim=dim, heads=heads, **reached)
+        yield {"kind": kind, "dim": dim, "heads": heads, **estimated("accuracy", found), "wrong": 1 - found.mean}
 
-    def tabled(self, marks: Sequence[VoteMark]) -> list[VoteMark]:
-        return select(marks, kind="network")
+    def tabled(self, points: Sequence[Point]) -> list[Point]:
+        return select(points, kind="network")
 
-    def picture(self, settings: Settings, marks: Sequence[VoteMark]) -> Picture:
+    def picture(self, settings: Settings, points: Sequence[Point]) -> Picture:
         left: list[Series] = []
         right: list[Series] = []
-        for (dim, line), colour, marker in zip(lines_of(marks, "dim").items(), COLOURS, MARKERS, strict=False):
+        for (dim, line), colour, marker in zip(lines_of(points, "dim").items(), COLOURS, MARKERS, strict=False):
             exact, network = select(line, kind="quadrature"), select(line, kind="network")
-            far = [mark.heads for mark in exact if mark.heads >= 4 * dim]
+            far = [point["heads"] for point in exact if point["heads"] >= 4 * dim]
             law = [0.5 * math.sqrt(dim / heads) for heads in far]
             for panel, column in ((left, "accuracy"), (right, "wrong")):
                 panel.append(curve(f"$d = {dim}$", exact, x="heads", y=column, **smooth(colour)))
@@ -114,7 +93,7 @@ class _Vote(ComputedFigure[Settings, VoteMark]):
                 x=heads,
                 y=PlotAxis(label="probability to pick the nearer point", low=0.48, high=1.01),
                 series=left,
-                levels={f"{target:g}": target for target in (_TARGETS[0], _TARGETS[-1])},
+                levels={f"{target:g}": target for target in _TARGETS},
                 level_side="left",
                 legend="lower right",
             ),
@@ -129,19 +108,23 @@ class _Vote(ComputedFigure[Settings, VoteMark]):
         title = "Majority vote of random rank-1 heads, two layers, two orthogonal points"
         return Picture(title=title, panels=[panels], share_y=False, size=(4.3, 3.7))
 
-    def reading(self, settings: Settings, marks: Sequence[VoteMark]) -> list[str]:
-        network = self.tabled(marks)
-        worst = max(abs(m.accuracy - majority_accuracy(m.dim, m.heads)) / m.accuracy_se for m in network)
-        lines = [
+    def reading(self, settings: Settings, points: Sequence[Point]) -> list[str]:
+        network, dim = self.tabled(points), settings.dims[0]
+        worst = max(abs(p["accuracy"] - majority_accuracy(p["dim"], p["heads"])) / p["accuracy_se"] for p in network)
+        return [
             "Two rank-1 layers do what one cannot, at the price of many heads.",
             "A share e of wrong answers takes about d / (4 e^2) heads.",
             f"Network and quadrature differ by at most {worst:.1f} standard errors here.",
+            *(
+                f"An accuracy of {target:g} in dimension {dim} takes {majority_heads_required(dim, target):,} heads."
+                for target in _TARGETS
+            ),
         ]
-        named = ", ".join(f"{target:g}" for target in _TARGETS)
-        for dim in settings.dims:
-            needed = ", ".join(f"{majority_heads_required(dim, target):,}" for target in _TARGETS)
-            lines.append(f"Heads for an accuracy of {named} in dimension {dim}: {needed}.")
-        return lines
 
 
-FIGURE = _Vote()
+FIGURE = _Vote(
+    smoke=Settings(dims=(8, 64), most_heads=10**5, simulated_heads=(1, 9, 101), draws=8, samples=500),
+    laptop=Settings(
+        dims=(8, 16, 64), most_heads=10**6, simulated_heads=(1, 3, 9, 31, 101, 317, 1001, 3163), draws=24, samples=2000
+    ),
+)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rankwise.measure import Knee, find_knee
-from rankwise.recipes.cells import counted
-from rankwise.recipes.marks import Value, curve, lines_of, ticked
-from rankwise.recipes.rows import Point
+from rankwise.recipes.curves import counted, curve, ticked
+from rankwise.recipes.points import Point, Value
 from rankwise.recipes.tokens.runs import TIMES, TokenFigure
 from rankwise.recipes.trained_figure import S, Settings
 from rankwise.report import COLOURS, Panel, Picture, PlotAxis, Series, ramp
@@ -54,7 +53,7 @@ class FamilyFigure(TokenFigure[S]):
 
 
 class OneFamilyFigure(FamilyFigure[Family]):
-    """One family: performance and ranks against the head dimension."""
+    """One family: performance, ranks before and after training, and hardmax rank through training."""
 
     keys = ("data", "rank")
 
@@ -62,94 +61,78 @@ class OneFamilyFigure(FamilyFigure[Family]):
         """Every head dimension."""
         return settings.runs(data)
 
-    def reading(self, settings: Family, marks: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Family, points: Sequence[Point]) -> list[str]:
         """Where performance and rank stop growing, and what is reached without attention."""
-        lines = lines_of(marks, "family").items()
-        return [" ".join([f"{name}.", *_knees(line), *_reached(line)]) for name, line in lines]
+        told, unit = [], task_of(points).performance
+        if len(points) > 1:
+            best = knee_of(points, "performance")
+            told.append(f"Performance is within 2 % of its best from head dim {best} on.")
+            for when, column in (("after", "hardmax_end"), ("before", "hardmax_start")):
+                knee = knee_of(points, column)
+                found = "overlap" if best.agrees_with(knee) else "do not overlap"
+                within = f"The hardmax rank {when} training is within 2 % of its largest from head dim {knee} on"
+                told.append(f"{within}; the two ranges over seeds {found}.")
+        values = [value for point in points for value in point.values("performance")]
+        worst, best_run = sorted((min(values), max(values)), reverse=task_of(points).lower_is_better)
+        told.append(f"The best run has {best_run:.3f} {unit}, the worst {worst:.3f}.")
+        levels = ", ".join(f"{name} {value:.3f}" for name, value in drawn_levels(points, _LEVELS).items())
+        return [*told, f"Without attention: {levels}."] if levels else told
 
-    def picture(self, settings: Family, marks: Sequence[Point]) -> Picture:
-        """Three panels: performance, ranks before and after training, and hardmax rank through training."""
-        unit, size = task_of(marks).performance, ticked(marks, "size", "head dim")
+    def picture(self, settings: Family, points: Sequence[Point]) -> Picture:
+        unit, size = task_of(points).performance, ticked(points, "size", "head dim")
         performance = Panel(
             title="performance",
             x=size,
             y=PlotAxis(label=unit),
-            series=[curve(unit, marks, x="size", y="performance")],
-            levels=drawn_levels(marks),
+            series=[curve(unit, points, x="size", y="performance")],
+            levels=drawn_levels(points),
         )
         ranks = []
         for colour, (name, label) in zip(COLOURS, _SHOWN.items(), strict=False):
             before: dict[str, Any] = {"color": colour, "linestyle": ":", "fillstyle": "none"}
-            ranks.append(curve(f"{label}, trained", marks, x="size", y=f"{name}_end", color=colour))
-            ranks.append(curve(f"{label}, before training", marks, x="size", y=f"{name}_start", **before))
-        shares, random = [index / (len(TIMES) - 1) for index in range(len(TIMES))], random_rank(marks)
-        few = marks if len(marks) <= 6 else marks[::2]
-        during = [
-            Series(
-                label=str(point.get("size")),
-                x=shares,
-                y=[point.mean(f"hardmax_{time}") for time in TIMES],
-                style={"color": colour, "marker": "."},
-            )
-            for colour, point in zip(ramp(len(few)), few, strict=True)
-        ]
-        y = PlotAxis(label="attention rank / n, mean over heads", low=0, high=1.02)
-        after = Panel(title="attention rank", x=size, y=y, series=ranks, guides=random, legend="best")
+            ranks.append(curve(f"{label}, trained", points, x="size", y=f"{name}_end", color=colour))
+            ranks.append(curve(f"{label}, before training", points, x="size", y=f"{name}_start", **before))
+        times, few = [f"hardmax_{time}" for time in TIMES], points if len(points) <= 6 else points[::2]
+        shares = [index / (len(TIMES) - 1) for index in range(len(TIMES))]
+        during = []
+        for colour, point in zip(ramp(len(few)), few, strict=True):
+            y, style = [point.mean(time) for time in times], {"color": colour, "marker": "."}
+            during.append(Series(label=str(point["size"]), x=shares, y=y, style=style))
+        rank, random = PlotAxis(label="attention rank / n, mean over heads", low=0, high=1.02), random_rank(points)
+        after = Panel(title="attention rank", x=size, y=rank, series=ranks, guides=random, legend="best")
         through = Panel(
             title="hardmax rank during training",
             x=PlotAxis(label="share of the training"),
-            y=y,
+            y=rank,
             series=during,
             guides=random,
             legend="best",
             legend_title="head dim",
             legend_columns=2,
         )
-        title = str(marks[0].get("family"))
-        return Picture(title=title, panels=[[performance, after, through]], share_y=False, size=(4.5, 4.0))
+        panels = [[performance, after, through]]
+        return Picture(title=points[0]["family"], panels=panels, share_y=False, size=(4.5, 4.0))
 
 
 def task_of(points: Sequence[Point]) -> type[TaskSpec]:
     """The kind of task that all have."""
-    name = str(points[0].get("task"))
+    name = points[0]["task"]
     return TaskSpec.by_name(name)[name]
 
 
 def random_rank(points: Sequence[Point]) -> dict[str, float]:
     """The mean hardmax rank over n of heads with independent random scores under this task's mask, as a guide."""
-    tokens, mask = points[0].row.points, str(points[0].get("mask"))
-    return {"random hardmax heads": hardmax_rank_mean(tokens, mask) / tokens}
+    tokens = points[0]["points"]
+    return {"random hardmax heads": hardmax_rank_mean(tokens, points[0]["mask"]) / tokens}
 
 
 def knee_of(points: Sequence[Point], column: str) -> Knee:
     """Of performance, or of a rank (where more is better), in one family."""
     lower = column == "performance" and task_of(points).lower_is_better
-    values = {int(point.get("size")): [float(row.get(column)) for row in point.rows] for point in points}
+    values = {int(point["size"]): point.values(column) for point in points}
     return find_knee(values, lower_is_better=lower)
 
 
 def drawn_levels(points: Sequence[Point], names: Sequence[str] = _DRAWN) -> dict[str, float]:
     """What is reached without attention."""
-    return {name: float(points[0].get(name)) for name in names if name in points[0].row.extra}
-
-
-def _knees(points: Sequence[Point]) -> list[str]:
-    if len(points) < 2:
-        return []
-    best = knee_of(points, "performance")
-    told = [f"Performance is within 2 % of its best from head dim {best} on."]
-    for when, column in (("after training", "hardmax_end"), ("before training", "hardmax_start")):
-        knee = knee_of(points, column)
-        told.append(
-            f"The hardmax rank {when} is within 2 % of its largest from head dim {knee} on: the two ranges over seeds "
-            f"{'overlap' if best.agrees_with(knee) else 'do not overlap'}."
-        )
-    return told
-
-
-def _reached(points: Sequence[Point]) -> list[str]:
-    values = [float(row.get("performance")) for point in points for row in point.rows]
-    worst, best = sorted((min(values), max(values)), reverse=task_of(points).lower_is_better)
-    told = [f"The best run has {best:.3f} {task_of(points).performance}, the worst {worst:.3f}."]
-    levels = ", ".join(f"{name} {value:.3f}" for name, value in drawn_levels(points, _LEVELS).items())
-    return [*told, f"Without attention: {levels}."] if levels else told
+    return {name: float(points[0][name]) for name in names if name in points[0]}

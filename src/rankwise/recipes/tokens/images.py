@@ -36,8 +36,14 @@ def mnist(data: str | None, *, shift: int, patch: int = 4) -> ImagesSpec:
     return ImagesSpec(source="mnist", patch=patch, shift=shift, path=str(found), sha256=read_mnist(str(found)).sha256)
 
 
-PRESETS = {
-    "smoke": Family(
+class _Images(OneFamilyFigure):
+    """Accuracy and ranks against the head dimension."""
+
+    name = "images"
+
+
+FIGURE = _Images(
+    smoke=Family(
         task=partial(digits, shift=0),
         dim=16,
         layers=1,
@@ -46,7 +52,7 @@ PRESETS = {
         budget=Budget(steps=60, batch=32, held_out=128),
         seeds=1,
     ),
-    "laptop": Family(
+    laptop=Family(
         task=partial(digits, shift=1),
         dim=32,
         layers=2,
@@ -54,7 +60,7 @@ PRESETS = {
         sizes=(1, 2, 4, 8, 16, 32),
         budget=Budget(steps=3000, batch=64),
     ),
-    "full": Family(
+    full=Family(
         task=partial(mnist, shift=2),
         dim=64,
         layers=4,
@@ -62,14 +68,4 @@ PRESETS = {
         sizes=(1, 2, 4, 8, 16, 32, 64),
         budget=Budget(steps=20_000, batch=128, lr=1e-3, held_out=10_000),
     ),
-}
-
-
-class _Images(OneFamilyFigure):
-    """Accuracy and ranks against the head dimension."""
-
-    name = "images"
-    presets = PRESETS
-
-
-FIGURE = _Images()
+)

@@ -13,20 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from statistics import fmean
 
-import torch
-
-from rankwise.recipes.cells import counted
-from rankwise.recipes.marks import Value, curve, select, ticked
-from rankwise.recipes.rows import Point
-from rankwise.recipes.tokens.runs import comparison
+from rankwise.recipes.curves import curve, heads_of, profile, ticked
+from rankwise.recipes.points import Point, Value, comparison, select
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report import GUIDE, Panel, Picture, PlotAxis, Series, smooth
 from rankwise.spec import InContextSpec, RunSpec
 from rankwise.sweep import TrainedRun
-from rankwise.tasks import InContext, baselines_of
+from rankwise.tasks import baseline_curves
 from rankwise.train import Budget, token_run
 
 _BESIDE = 2
@@ -48,39 +43,10 @@ class Sizes(Settings):
     """On which the learners without training are measured."""
 
 
-PRESETS = {
-    "smoke": Sizes(
-        tasks=(InContextSpec(function="linear", dim=4, points=9),),
-        dim=16,
-        layers=1,
-        heads=(1, 4, 16),
-        budget=Budget(steps=60, batch=32, held_out=128),
-        seeds=1,
-        prompts=64,
-    ),
-    "laptop": Sizes(
-        tasks=(InContextSpec(function="linear", dim=10, points=21),),
-        dim=64,
-        layers=3,
-        heads=(1, 2, 4, 8, 16, 32, 64),
-        budget=Budget(steps=3000, batch=64, held_out=1024, weight_decay=0.0),
-    ),
-    "full": Sizes(
-        tasks=tuple(InContextSpec.published(function) for function in ("linear", "sparse_linear", "relu", "tree")),
-        dim=256,
-        layers=12,
-        heads=(1, 2, 4, 8, 16, 32, 64),
-        budget=Budget(steps=500_000, batch=64, lr=1e-3, held_out=1024, weight_decay=0.0),
-        prompts=256,
-    ),
-}
-
-
 class _InContext(TrainedFigure[Sizes]):
-    """Error against examples, and against the rank of equally many parameters."""
+    """Some shapes against the examples (``after_K``), and all shapes against their rank; a row per function class."""
 
     name = "in-context"
-    presets = PRESETS
     keys = ("function", "heads", "rank")
     tabled = ("error", "last")
 
@@ -92,38 +58,34 @@ class _InContext(TrainedFigure[Sizes]):
                 yield token_run(task, settings.budget, **shape, heads=heads, rank=settings.dim // heads)
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
-        """The function class, its dimension, and how many examples a prompt has."""
         assert isinstance(run.task, InContextSpec)
         return {"function": run.task.function, "input_dim": run.task.dim, "examples": run.task.points - 1}
 
     def measured(self, trained: TrainedRun) -> Iterable[Mapping[str, Value]]:
-        """``after_K`` is the error after K examples, ``last`` after all of them."""
         by_examples = [float(error) for error in trained.result["details"]["by_examples"]]
         yield {"last": by_examples[-1], **{f"after_{count}": error for count, error in enumerate(by_examples)}}
 
-    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
-        """The error of every shape, the learners beside them, and whether ranks below the input dimension err more."""
+    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+        """Few heads against many, ranks below the input dimension against others, and the learners beside them."""
         lines = []
-        for task, own in _by_task(settings, marks).items():
-            shapes = ", ".join(f"{point.told()} with {_shape(point)}" for point in own)
-            beside = ", ".join(f"{name} {fmean(line):.3g}" for name, line in _beside(task, settings).items())
-            lines.append(f"{task.function}, {task.dim} dimensions, mean over the prompt: {shapes}. Beside: {beside}.")
-            high, low = ([p for p in own if (p.row.rank < task.dim) == below] for below in (False, True))
+        for task, own in _by_task(settings, points).items():
+            high, low = ([p for p in own if (p["rank"] < task.dim) == below] for below in (False, True))
             if high and low:
-                best, other = (min(points, key=lambda point: point.error) for points in (high, low))
+                best, other = (min(some, key=lambda point: point.error) for some in (high, low))
                 found = comparison(best, other, "Rank below the input dimension hurts", "Rank below it does not hurt")
-                lines.append(
-                    f"{task.function}: the best rank of at least the input dimension has {best.told()} "
-                    f"({_shape(best)}), the best below it {other.told()} ({_shape(other)}). {found}"
-                )
+                both = f"{best.told()} with {heads_of(best)}, the best below it {other.told()} with {heads_of(other)}"
+                lines.append(f"{task.function}: the best rank of at least the input dimension has {both}. {found}")
             if len(own) > 1:
-                found = comparison(own[0], own[-1], "Fewer heads win", "More heads win")
-                lines.append(f"{task.function}: {_shape(own[0])} against {_shape(own[-1])}. {found}")
+                first, last = own[0], own[-1]
+                found = comparison(first, last, "Fewer heads win", "More heads win")
+                both = f"{heads_of(first)}: {first.told()}; {heads_of(last)}: {last.told()}"
+                lines.append(f"{task.function}, {both}. {found}")
+            beside = [f"{name} {fmean(line):.3g}" for name, line in _beside(task, settings).items()]
+            lines.append(f"{task.function}, without training: {', '.join(beside)}. All are means over the prompt.")
         return lines
 
-    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
-        """One row per function: some shapes against examples, and all shapes against their rank."""
-        rows = [_row(settings, task, own) for task, own in _by_task(settings, marks).items()]
+    def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
+        rows = [_row(settings, task, own) for task, own in _by_task(settings, points).items()]
         title = f"In-context learning at equal parameters: $H$ heads of rank {settings.dim}/$H$"
         return Picture(title=title, panels=rows, share_y=False, size=(4.8, 3.9))
 
@@ -131,10 +93,7 @@ class _InContext(TrainedFigure[Sizes]):
 def _row(settings: Sizes, task: InContextSpec, points: Sequence[Point]) -> list[Panel]:
     counts, beside = range(task.points), _beside(task, settings)
     after = [f"after_{count}" for count in counts]
-    left = [
-        Series(label=_shape(point), x=counts, y=list(map(point.mean, after)), spread=list(map(point.spread, after)))
-        for point in _few(points)
-    ]
+    left = [profile(heads_of(point), point, after, counts) for point in _few(points)]
     for style, (name, line) in zip(("--", ":"), beside.items(), strict=False):
         left.append(Series(label=name, x=counts, y=line, style=smooth(GUIDE, style, 1.2)))
     right = [
@@ -165,17 +124,6 @@ def _few(points: Sequence[Point]) -> list[Point]:
     return [points[round(step * (len(points) - 1) / max(1, most - 1))] for step in range(most)]
 
 
-@lru_cache(maxsize=16)
-def baseline_curves(task: InContextSpec, prompts: int) -> dict[str, list[float]]:
-    """Error after 0, 1, ... examples of each baseline over the variance of f, means over fresh prompts; the best
-    first."""
-    x, y = InContext(task).prompts(prompts, torch.Generator().manual_seed(0), dtype=torch.float64)
-    found = {
-        name: (predict(x, y) - y).square().mean(dim=0) / task.variance for name, predict in baselines_of(task).items()
-    }
-    return {name: found[name].tolist() for name in sorted(found, key=lambda name: float(found[name].mean()))}
-
-
 def _beside(task: InContextSpec, settings: Sizes) -> dict[str, list[float]]:
     return dict(list(baseline_curves(task, settings.prompts).items())[:_BESIDE])
 
@@ -185,8 +133,29 @@ def _by_task(settings: Sizes, points: Sequence[Point]) -> dict[InContextSpec, li
     return {task: own for task, own in found.items() if own}
 
 
-def _shape(point: Point) -> str:
-    return f"{counted(point.row.heads, 'head')} of rank {point.row.rank}"
-
-
-FIGURE = _InContext()
+FIGURE = _InContext(
+    smoke=Sizes(
+        tasks=(InContextSpec(function="linear", dim=4, points=9),),
+        dim=16,
+        layers=1,
+        heads=(1, 4, 16),
+        budget=Budget(steps=60, batch=32, held_out=128),
+        seeds=1,
+        prompts=64,
+    ),
+    laptop=Sizes(
+        tasks=(InContextSpec(function="linear", dim=10, points=21),),
+        dim=64,
+        layers=3,
+        heads=(1, 2, 4, 8, 16, 32, 64),
+        budget=Budget(steps=3000, batch=64, held_out=1024, weight_decay=0.0),
+    ),
+    full=Sizes(
+        tasks=tuple(InContextSpec.published(function) for function in ("linear", "sparse_linear", "relu", "tree")),
+        dim=256,
+        layers=12,
+        heads=(1, 2, 4, 8, 16, 32, 64),
+        budget=Budget(steps=500_000, batch=64, lr=1e-3, held_out=1024, weight_decay=0.0),
+        prompts=256,
+    ),
+)

@@ -23,8 +23,14 @@ def text(data: str | None, *, context: int) -> TextSpec:
     return TextSpec(context=context, sha256=read_corpus(data).sha256, path=data)
 
 
-PRESETS = {
-    "smoke": Family(
+class _Language(OneFamilyFigure):
+    """Bits per byte and ranks against the head dimension."""
+
+    name = "language"
+
+
+FIGURE = _Language(
+    smoke=Family(
         task=partial(text, context=16),
         dim=16,
         layers=1,
@@ -33,7 +39,7 @@ PRESETS = {
         budget=Budget(steps=40, batch=16, held_out=64),
         seeds=1,
     ),
-    "laptop": Family(
+    laptop=Family(
         task=partial(text, context=64),
         dim=64,
         layers=2,
@@ -41,7 +47,7 @@ PRESETS = {
         sizes=(1, 2, 4, 8, 16, 32, 64),
         budget=Budget(steps=2000, batch=32),
     ),
-    "full": Family(
+    full=Family(
         task=partial(text, context=256),
         dim=256,
         layers=4,
@@ -49,14 +55,4 @@ PRESETS = {
         sizes=(1, 2, 4, 8, 16, 32, 64, 128),
         budget=Budget(steps=50_000, batch=64, lr=1e-3, held_out=4096),
     ),
-}
-
-
-class _Language(OneFamilyFigure):
-    """Bits per byte and ranks against the head dimension."""
-
-    name = "language"
-    presets = PRESETS
-
-
-FIGURE = _Language()
+)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rankwise.recipes.marks import Value, curve, lines_of, ticked
-from rankwise.recipes.rows import Point
+from rankwise.recipes.curves import curves, ticked
+from rankwise.recipes.points import Point, Value, lines_of
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report import Panel, Picture, PlotAxis
 from rankwise.spec import MatchSpec, RunSpec
@@ -31,27 +31,10 @@ class Sizes(Settings):
     budget: Budget
 
 
-PRESETS = {
-    "smoke": Sizes(
-        points=(4,), shapes=((1, 2), (2, 8)), dim=16, budget=Budget(steps=40, batch=32, held_out=128), seeds=1
-    ),
-    "laptop": Sizes(
-        points=(4, 8, 16), shapes=((1, 4), (4, 16), (8, 32)), dim=64, budget=Budget(steps=3000, batch=64, held_out=1024)
-    ),
-    "full": Sizes(
-        points=(8, 16, 32, 64),
-        shapes=((1, 4), (1, 16), (4, 16), (8, 32), (16, 64)),
-        dim=128,
-        budget=Budget(steps=50_000, batch=128, lr=1e-3, held_out=4096),
-    ),
-}
-
-
 class _Match(TrainedFigure[Sizes]):
-    """Wrong answers against heads x rank, pairs beside triples."""
+    """Wrong answers against heads x rank, pairs beside triples; ``commoner`` is how often the commoner one is wrong."""
 
     name = "match"
-    presets = PRESETS
     keys = ("task", "points", "heads", "rank")
     tabled = ("error", "commoner")
 
@@ -64,19 +47,17 @@ class _Match(TrainedFigure[Sizes]):
                 yield token_run(MatchSpec(name="match3", points=points), settings.budget, **shape)
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
-        """The task, its modulus, and heads x rank."""
         assert isinstance(run.task, MatchSpec)
         return {"task": run.task.name, "modulus": run.task.modulo, "size": run.model.heads * run.model.rank}
 
     def measured(self, trained: TrainedRun) -> Iterable[Mapping[str, Value]]:
-        """``commoner`` is how often the commoner answer is wrong."""
         details = trained.result["details"]
         yield {"bits": float(details["bits"]), "commoner": min(details["yes"], 1 - details["yes"])}
 
-    def reading(self, settings: Sizes, marks: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
         """The fewest wrong answers for every number of points."""
         lines = []
-        for task, own in lines_of(marks, "task").items():
+        for task, own in lines_of(points, "task").items():
             for count, line in lines_of(own, "points").items():
                 best = min(line, key=lambda point: point.error)
                 found = f"the lowest share of wrong answers is {best.error:.3f} ± {best.spread():.3f}"
@@ -84,19 +65,29 @@ class _Match(TrainedFigure[Sizes]):
                 lines.append(f"{task}, N = {count}: {found}. {trivial}.")
         return lines
 
-    def picture(self, settings: Sizes, marks: Sequence[Point]) -> Picture:
-        """One panel per task, one line per number of points."""
+    def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
         panels = [
             Panel(
-                title=str(task),
+                title=task,
                 x=ticked(own, "size", "heads x rank"),
                 y=PlotAxis(label="share of wrong answers", low=0, high=0.55),
-                series=[curve(f"N = {count}", line, x="size") for count, line in lines_of(own, "points").items()],
+                series=curves(own, "points", "N = {}".format, x="size"),
                 levels={"coin": 0.5},
             )
-            for task, own in lines_of(marks, "task").items()
+            for task, own in lines_of(points, "task").items()
         ]
         return Picture(title="Pairs and triples that sum to 0, one layer", panels=[panels], legend="right")
 
 
-FIGURE = _Match()
+FIGURE = _Match(
+    smoke=Sizes(points=(4,), shapes=((1, 2), (2, 8)), dim=16, budget=Budget(steps=40, batch=32, held_out=128), seeds=1),
+    laptop=Sizes(
+        points=(4, 8, 16), shapes=((1, 4), (4, 16), (8, 32)), dim=64, budget=Budget(steps=3000, batch=64, held_out=1024)
+    ),
+    full=Sizes(
+        points=(8, 16, 32, 64),
+        shapes=((1, 4), (1, 16), (4, 16), (8, 32), (16, 64)),
+        dim=128,
+        budget=Budget(steps=50_000, batch=128, lr=1e-3, held_out=4096),
+    ),
+)

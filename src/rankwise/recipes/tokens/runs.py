@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -10,8 +9,7 @@ from typing import Any
 
 import torch
 
-from rankwise.recipes.marks import Value
-from rankwise.recipes.rows import Point
+from rankwise.recipes.points import Value
 from rankwise.recipes.trained_figure import S, TrainedFigure
 from rankwise.spec import RunSpec, TaskSpec
 from rankwise.sweep import TrainedRun, forward_flops
@@ -52,13 +50,6 @@ class TokenFigure(TrainedFigure[S]):
 def split_data(data: str | None) -> tuple[str | None, str | None]:
     """``data`` of a figure that has both: a directory is images, anything else a text."""
     return (None, data) if data is not None and Path(data).expanduser().is_dir() else (data, None)
-
-
-def comparison(one: Point, other: Point, better: str, worse: str) -> str:
-    """Whether the errors of ``one`` are ``better`` or ``worse`` than those of ``other``."""
-    apart = abs(one.error - other.error) > 2 * math.hypot(one.spread(), other.spread())
-    found = "That is no clear difference" if not apart else better if one.error < other.error else worse
-    return f"{found} (two standard errors decide)."
 
 
 @lru_cache(maxsize=16)

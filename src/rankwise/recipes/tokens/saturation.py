@@ -17,13 +17,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from rankwise.recipes.marks import curve, lines_of, ticked
-from rankwise.recipes.rows import Point
+from rankwise.recipes.curves import curves, ticked
+from rankwise.recipes.points import Point, lines_of
 from rankwise.recipes.tokens import images, language
 from rankwise.recipes.tokens.families import Family, FamilyFigure, knee_of, task_of
 from rankwise.recipes.tokens.runs import split_data
 from rankwise.recipes.trained_figure import Settings
-from rankwise.report import COLOURS, GUIDE, MARKERS, Panel, Picture, PlotAxis, Series, dots, ramp, smooth
+from rankwise.report import COLOURS, GUIDE, MARKERS, Panel, Picture, PlotAxis, Series, dots, smooth
 from rankwise.spec import RunSpec
 from rankwise.theory import saturation_dim
 
@@ -52,33 +52,10 @@ def _of_lengths(base: Family, lengths: Sequence[int], tokens: int, sizes: Sequen
     return [replace(sized, task=partial(language.text, context=n), budget=budget) for n, budget in budgets.items()]
 
 
-def _smoke() -> Lengths:
-    text, picture = language.PRESETS["smoke"], replace(images.PRESETS["smoke"], sizes=(1, 4))
-    coarse = replace(picture, task=partial(images.digits, shift=0, patch=4, mnist_patch=7))
-    return Lengths(texts=_of_lengths(text, (8, 16), 256, (1, 4)), pictures=[coarse, picture], seeds=1)
-
-
-def _laptop() -> Lengths:
-    """At 64 tokens and 16 patches the runs are those of ``language`` and ``images``."""
-    text, picture = language.PRESETS["laptop"], replace(images.PRESETS["laptop"], sizes=_SIZES)
-    fine = replace(picture, task=partial(images.digits, shift=1, patch=1, mnist_patch=2))
-    return Lengths(texts=_of_lengths(text, (32, 64, 128, 256), 2048, _SIZES), pictures=[picture, fine])
-
-
-def _full() -> Lengths:
-    text, picture = language.PRESETS["full"], images.PRESETS["full"]
-    patches = [replace(picture, task=partial(images.mnist, shift=2, patch=patch)) for patch in (7, 4, 2)]
-    return Lengths(texts=_of_lengths(text, (64, 256, 1024), 64 * 256, text.sizes), pictures=patches)
-
-
-PRESETS = {"smoke": _smoke(), "laptop": _laptop(), "full": _full()}
-
-
 class _Saturation(FamilyFigure[Lengths]):
     """Rank and performance against the head dimension for every length, and their knees against the length."""
 
     name = "saturation"
-    presets = PRESETS
     keys = ("task", "points", "rank")
     tabled = tuple(KNEES)
 
@@ -88,52 +65,42 @@ class _Saturation(FamilyFigure[Lengths]):
             for family in families:
                 yield from family.runs(own)
 
-    def reading(self, settings: Lengths, marks: Sequence[Point]) -> list[str]:
-        """The knees at every length, and how they grow from the first to the last."""
+    def reading(self, settings: Lengths, points: Sequence[Point]) -> list[str]:
+        """How the knees grow from the first length to the last, and where rank and performance agree."""
         lines = []
-        for task, own in lines_of(marks, "task").items():
+        for task, own in lines_of(points, "task").items():
             lengths = {n: line for n, line in lines_of(own, "points").items() if len(line) > 1}
-            for n, line in lengths.items():
-                knees = ", ".join(f"{name} {knee_of(line, column)}" for column, name in KNEES.items())
-                best = knee_of(line, "performance")
-                agree = [name for column, name in KNEES.items() if best.agrees_with(knee_of(line, column))][1:]
-                agreeing = f"Performance agrees with {', '.join(agree)}" if agree else "Performance agrees with no rank"
-                lines.append(f"{task}, n = {n}: knees at head dim: {knees}; quadrature {quadrature(line)}. {agreeing}.")
-            if len(lengths) > 1:
-                first, last = lengths[min(lengths)], lengths[max(lengths)]
-                grown = ", ".join(
-                    f"{name} from {knee_of(first, column).at} to {knee_of(last, column).at}"
-                    for column, name in KNEES.items()
-                )
-                times = math.log(max(lengths)) / math.log(min(lengths))
-                lines.append(
-                    f"{task}, from n = {min(lengths)} to {max(lengths)}: knee of {grown}; quadrature from "
-                    f"{quadrature(first)} to {quadrature(last)}; log n grows {times:.2f} times."
-                )
+            if len(lengths) < 2:
+                continue
+            first, last = lengths[min(lengths)], lengths[max(lengths)]
+            for column in ("performance", "hardmax_end", "hardmax_start"):
+                low, high = knee_of(first, column), knee_of(last, column)
+                grown = f"head dim {low} at n = {min(lengths)}, {high} at n = {max(lengths)}"
+                lines.append(f"{task}, knee of {KNEES[column]}: {grown}.")
+            agree = [n for n, own in lengths.items() if _agree(own)]
+            where = f"at n = {', '.join(map(str, agree))}" if agree else "at no n"
+            lines[-2] += f" Its range over seeds and that of performance overlap {where}."
+            lines[-1] += f" The quadrature for random heads: {quadrature(first)} and {quadrature(last)}."
         return lines
 
-    def picture(self, settings: Lengths, marks: Sequence[Point]) -> Picture:
+    def picture(self, settings: Lengths, points: Sequence[Point]) -> Picture:
         """One row per task: ranks at the start, trained, performance, and the knees of all against the length."""
-        rows = [_row(str(task), own) for task, own in lines_of(marks, "task").items()]
+        rows = [_row(task, own) for task, own in lines_of(points, "task").items()]
         title = "Saturation over n: attention rank and performance against the head dimension, and their knees"
         return Picture(title=title, panels=rows, share_y=False, size=(3.7, 3.7))
 
 
+def _agree(points: Sequence[Point]) -> bool:
+    return knee_of(points, "performance").agrees_with(knee_of(points, "hardmax_end"))
+
+
 def _row(task: str, points: Sequence[Point]) -> list[Panel]:
-    lengths, unit = lines_of(points, "points"), task_of(points).performance
-    panels = []
-    for column, title, y in (
-        ("hardmax_start", "initial hardmax rank", PlotAxis(label="hardmax rank / n", low=0, high=1)),
-        ("hardmax_end", "trained hardmax rank", PlotAxis(label="hardmax rank / n", low=0, high=1)),
-        ("performance", "performance", PlotAxis(label=unit)),
-    ):
-        series = [
-            curve(f"n = {n}", line, x="rank", y=column, color=colour)
-            for (n, line), colour in zip(lengths.items(), ramp(len(lengths)), strict=True)
-        ]
-        x = ticked(points, "rank", "head dim")
-        panels.append(Panel(title=f"{task}: {title}", x=x, y=y, series=series, legend="best"))
-    return [*panels, _knees(task, {n: line for n, line in lengths.items() if len(line) > 1})]
+    x, panels = ticked(points, "rank", "head dim"), []
+    rank, unit = PlotAxis(label="hardmax rank / n", low=0, high=1), PlotAxis(label=task_of(points).performance)
+    for column, y in (("hardmax_start", rank), ("hardmax_end", rank), ("performance", unit)):
+        series = curves(points, "points", "n = {}".format, shades=True, x="rank", y=column)
+        panels.append(Panel(title=f"{task}: {KNEES[column]}", x=x, y=y, series=series, legend="best"))
+    return [*panels, _knees(task, {n: line for n, line in lines_of(points, "points").items() if len(line) > 1})]
 
 
 def _knees(task: str, lengths: dict[int, list[Point]]) -> Panel:
@@ -162,7 +129,26 @@ def _knees(task: str, lengths: dict[int, list[Point]]) -> Panel:
 
 def quadrature(points: Sequence[Point]) -> int:
     """The head dimension at which random heads of this length and mask have 90 % of their plateau."""
-    return saturation_dim(points[0].row.points, mask=str(points[0].get("mask"))).value
+    return saturation_dim(points[0]["points"], mask=points[0]["mask"]).value
 
 
-FIGURE = _Saturation()
+def _smoke() -> Lengths:
+    text, picture = language.FIGURE.settings("smoke"), replace(images.FIGURE.settings("smoke"), sizes=(1, 4))
+    coarse = replace(picture, task=partial(images.digits, shift=0, patch=4, mnist_patch=7))
+    return Lengths(texts=_of_lengths(text, (8, 16), 256, (1, 4)), pictures=[coarse, picture], seeds=1)
+
+
+def _laptop() -> Lengths:
+    """At 64 tokens and 16 patches the runs are those of ``language`` and ``images``."""
+    text, picture = language.FIGURE.settings("laptop"), replace(images.FIGURE.settings("laptop"), sizes=_SIZES)
+    fine = replace(picture, task=partial(images.digits, shift=1, patch=1, mnist_patch=2))
+    return Lengths(texts=_of_lengths(text, (32, 64, 128, 256), 2048, _SIZES), pictures=[picture, fine])
+
+
+def _full() -> Lengths:
+    text, picture = language.FIGURE.settings("full"), images.FIGURE.settings("full")
+    patches = [replace(picture, task=partial(images.mnist, shift=2, patch=patch)) for patch in (7, 4, 2)]
+    return Lengths(texts=_of_lengths(text, (64, 256, 1024), 64 * 256, text.sizes), pictures=patches)
+
+
+FIGURE = _Saturation(smoke=_smoke(), laptop=_laptop(), full=_full())
