@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rankwise.nn.addresses import address_search, turned_addresses
+from rankwise.nn.addresses import address_search, best_rank_right, turned_addresses
 from rankwise.recipes.closed_form import address
 from rankwise.tasks import FarthestNeighbor
 from rankwise.train.address_fit import fit_search
@@ -72,7 +72,8 @@ def test_fitting_leaves_the_number_of_threads_as_it_was():
 
 @pytest.mark.parametrize(("rank", "exact"), [(8, True), (12, True), (7, False)])
 def test_the_best_matrix_of_the_rank_of_all_points_is_their_gram_matrix(rank, exact):
-    assert (address.limit(16, 8, rank, 500) == 1.0) == exact
+    points = FarthestNeighbor(16, 8).sample(500, torch.Generator().manual_seed(rank)).points
+    assert (best_rank_right(points, rank) == 1.0) == exact
 
 
 def test_ranks_follow_the_points_and_stay_below_the_dimension():

@@ -30,6 +30,10 @@ def test_points_are_means_over_seeds_with_the_standard_error_between_them():
     assert (point.error, len(point.rows)) == (pytest.approx(0.3), 3)
     assert point.spread() == pytest.approx(0.2 / 3**0.5)
     assert point.told() == "0.3 ± 0.1"
+    (close,) = points_of([row(0, 2.296), row(1, 2.3)], ("rank",))
+    assert close.told() == "2.298 ± 0.002"
+    assert close.below(point) is False
+    assert point.below(close) is True
 
 
 def test_one_seed_has_the_standard_error_of_its_validation_if_any():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rankwise.nn.constructions import selecting_head
+from rankwise.nn.constructions import choices_by_rank, selecting_head
 from rankwise.recipes import select_trained
 from rankwise.recipes.closed_form import select
 from rankwise.spec import SelectSpec
@@ -13,7 +13,7 @@ from recipe_rows import points_from
 
 def test_prefix_sums_choose_what_hand_built_heads_choose():
     batch = Select(SelectSpec(dim=6, points=5, noise=1.0)).sample(200, torch.Generator().manual_seed(0))
-    chosen = select.choices(batch.points, batch.queries[:, 0])
+    chosen = choices_by_rank(batch.points, batch.queries[:, 0])
     for rank in (1, 4, 6):
         head = selecting_head(torch.eye(6)[:rank])
         answers = head(batch.queries, batch.points)[:, 0]

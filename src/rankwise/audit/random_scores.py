@@ -78,6 +78,29 @@ def plain_scores(
     return query @ key.mT / math.sqrt(head_dim)
 
 
+def plain_ranks(
+    law: str,
+    tokens: int,
+    dim: int,
+    head_dim: int,
+    *,
+    draws: int,
+    heads: int,
+    generator: torch.Generator,
+    beta: float = 1.0,
+    causal: bool = False,
+) -> ScoreRanks:
+    """ScoreRanks of ``heads`` ordinary heads on each of ``draws`` draws of the inputs; ``beta`` scales the logits."""
+    drawn = []
+    for _ in range(draws):
+        inputs = random_inputs(law, tokens, dim, generator)
+        drawn.append(plain_scores(inputs, head_dim, heads, generator))
+    scores = beta * torch.cat(drawn)
+    if causal:
+        scores.masked_fill_(torch.ones(tokens, tokens, dtype=torch.bool).triu(1), -torch.inf)
+    return ranks_of_scores(scores)
+
+
 def layer_weights(
     tokens: int, dim: int, heads: int, layers: int, norm_place: Literal["pre", "post"], generator: torch.Generator
 ) -> list[Float[Tensor, "heads N N"]]:

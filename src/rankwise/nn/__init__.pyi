@@ -1,7 +1,9 @@
 from .addresses import address_search as address_search
+from .addresses import best_rank_right as best_rank_right
 from .addresses import turned_addresses as turned_addresses
 from .attention import MultiheadAttention as MultiheadAttention
 from .cache import TokenCache as TokenCache
+from .constructions import choices_by_rank as choices_by_rank
 from .constructions import discriminant_directions as discriminant_directions
 from .constructions import exact_farthest as exact_farthest
 from .constructions import majority_vote as majority_vote

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
@@ -113,6 +113,15 @@ def selecting_head(projection: Float[Tensor, "R D"], *, dtype: torch.dtype = tor
     ):
         weight.copy_(matrix[None])
     return head
+
+
+def choices_by_rank(points: Float[Tensor, "B N D"], queries: Float[Tensor, "B D"]) -> Int[Tensor, "B D"]:
+    """What ``selecting_head`` chooses with the first 1, 2, ..., D coordinates as P: ``argmax_j`` of the score."""
+    scores, found = torch.zeros(points.shape[:2]), []
+    for coordinate, asked in zip(points.permute(2, 0, 1).contiguous(), queries.mT, strict=True):
+        scores.addcmul_(coordinate, asked[:, None])
+        found.append(scores.argmax(dim=1))
+    return torch.stack(found, dim=1)
 
 
 def discriminant_directions(codes: Float[Tensor, "N D"]) -> Float[Tensor, "D D"]:

@@ -19,7 +19,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from rankwise.measure import first_crossing
-from rankwise.recipes.cells import TWENTIETH, SphereSizes, cell_trainer, farthest
+from rankwise.recipes.cells import TWENTIETH, Sphere, cell_trainer, farthest
 from rankwise.recipes.curves import curve, shares
 from rankwise.recipes.points import Point, Value, lines_of
 from rankwise.recipes.trained_figure import TrainedFigure
@@ -34,7 +34,7 @@ _LEVEL = 0.5  # of the best linear error: what "enough rank" means in the readin
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes(SphereSizes):
+class Sizes(Sphere):
     """Ranks are shares of the dimension, which a file of vectors brings with it."""
 
     alphas: tuple[float, ...]

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rankwise.recipes.cells import TWENTIETH, cell_trainer
-from rankwise.recipes.curves import curves
+from rankwise.recipes.curves import apart, curves
 from rankwise.recipes.points import Point, Value, lines_of, select
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report import Panel, Picture, PlotAxis
@@ -76,7 +76,8 @@ class _Biased(TrainedFigure[Sizes]):
         return lines
 
     def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
-        x, panels = PlotAxis(label="d - r", ticks=_ticks(points), inverted=True), []
+        ticks = apart(sorted({_codimension(point) for point in points}), settings.dim / 16)
+        x, panels = PlotAxis(label="d - r", ticks=ticks, inverted=True), []
         for column, title, label in (
             ("error", "squared error", "squared error per query"),
             ("of_linear", "relative to the best linear predictor", "error / error of the best linear predictor"),
@@ -94,13 +95,6 @@ def margin_deviation(dim: int) -> float:
 
 def _codimension(point: Point) -> float:
     return float(point["dim"] - point["rank"])
-
-
-def _ticks(points: Sequence[Point]) -> list[int]:
-    """The codimensions that were trained, without those too near the last to be read."""
-    found = sorted({int(_codimension(point)) for point in points})
-    near = points[0]["dim"] / 16
-    return [gap for gap in found if gap in (found[0], found[-1]) or gap - found[0] >= near]
 
 
 _FULL_RANKS = (1, 8, 16, 32, 40, 48, 52, 56, 60, 62, 63, 64, 65)

@@ -13,22 +13,23 @@ from rankwise.spec import NeighborSpec, RunSpec
 from rankwise.tasks import trivial_errors
 from rankwise.train import PAPER_SEQUENCES, Cell, capacity, paper
 
-TWENTIETH = PAPER_SEQUENCES // 20
-"""What ``capacity`` spends at full size."""
-
-FIRST_RATE, LATER_RATE = 0.01, 0.005
-"""The authors' learning rate in Figure 1, and in the later figures, which they train for twice as long."""
-
-_PROTOCOLS = ("capacity", "paper")
+TWENTIETH = PAPER_SEQUENCES // 20  # what ``capacity`` spends at full size
+FIRST_RATE, LATER_RATE = 0.01, 0.005  # the authors' in Figure 1, and in later figures, trained for twice as long
 
 
 @dataclass(frozen=True, kw_only=True)
-class SphereSizes(Settings):
-    """Farthest neighbour among ``points`` points in ``dim`` dimensions; ``sequences`` training examples per run."""
+class Sphere(Settings):
+    """Farthest neighbour among ``points`` points in ``dim`` dimensions; ``sequences`` training examples per run.
+
+    A figure varies some of ``ranks``, ``heads`` or ``exponents`` (H = d^c / r heads for every c), and ``layers``.
+    """
 
     dim: int
     points: int
     ranks: tuple[int, ...] = ()
+    heads: tuple[int, ...] = ()
+    exponents: tuple[float, ...] = (1.0, 1.5, 2.0)
+    layers: tuple[int, ...] = (1, 3)
     sequences: int
 
     @property
@@ -42,7 +43,7 @@ class SphereSizes(Settings):
         return trivial_errors(self.dim, self.points)
 
 
-def sphere_trainer(settings: SphereSizes, sequences: int | None, **options: Any) -> Callable[..., RunSpec]:
+def sphere_trainer(settings: Sphere, sequences: int | None, **options: Any) -> Callable[..., RunSpec]:
     """``cell_trainer`` for the one task of these sizes."""
     return partial(cell_trainer(sequences, settings.sequences, **options), farthest(settings.dim, settings.points))
 
@@ -55,7 +56,7 @@ def cell_trainer(
     - ``sequences``: how many a run may see, if the user asked for a number; else it is ``preset``.
     - ``protocol``: how it is trained; ``paper_rate`` is the learning rate of the authors' own.
     """
-    require_choice("--protocol", protocol, _PROTOCOLS)
+    require_choice("--protocol", protocol, ("capacity", "paper"))
     seen = preset if sequences is None else require_int("--sequences", sequences, minimum=1)
 
     def train(task: NeighborSpec, *, heads: int, rank: int, layers: int = 1) -> RunSpec:

@@ -9,35 +9,27 @@ is free here; the paper's modules of dim/rank heads see only d/2 and d. Ours alo
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from rankwise.recipes.cells import TWENTIETH, SphereSizes, sphere_trainer
-from rankwise.recipes.curves import ERROR, counted, curves
+from rankwise.recipes.cells import TWENTIETH, Sphere, sphere_trainer
+from rankwise.recipes.curves import ERROR, apart, counted, curves
 from rankwise.recipes.points import Point, lines_of
 from rankwise.recipes.trained_figure import TrainedFigure
 from rankwise.report import Panel, Picture, PlotAxis, two_digits_down
 from rankwise.spec import RunSpec
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sizes(SphereSizes):
-    """Every rank with every number of heads."""
-
-    heads: tuple[int, ...]
-
-
-class _Cliff(TrainedFigure[Sizes]):
+class _Cliff(TrainedFigure[Sphere]):
     """Error against rank for a few heads, logarithmic left (the fall) and linear right (where it begins)."""
 
     name = "cliff"
     keys = ("heads", "rank")
 
-    def runs(self, settings: Sizes, *, sequences: int | None = None) -> Iterable[RunSpec]:
+    def runs(self, settings: Sphere, *, sequences: int | None = None) -> Iterable[RunSpec]:
         """By ``capacity``: the paper's protocol takes only ranks that divide d."""
         train = sphere_trainer(settings, sequences)
         return (train(heads=heads, rank=rank) for heads in settings.heads for rank in settings.ranks)
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sphere, points: Sequence[Point]) -> list[str]:
         """For every number of heads: where the error has halved, and the last step before full rank."""
         lines = []
         for heads, own in lines_of(points, "heads").items():
@@ -52,25 +44,18 @@ class _Cliff(TrainedFigure[Sizes]):
             lines.append(words)
         return lines
 
-    def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
+    def picture(self, settings: Sphere, points: Sequence[Point]) -> Picture:
         series = curves(points, "heads", lambda heads: counted(heads, "head"), x="rank")
-        x = PlotAxis(label="rank of a head", ticks=_ticks(sorted({point["rank"] for point in points})))
+        x = PlotAxis(label="rank of a head", ticks=apart(reversed(lines_of(points, "rank")), settings.dim / 16))
         left = Panel(title="error, logarithmic", x=x, y=ERROR, series=series, levels=settings.levels)
         right = Panel(title="error, linear", x=x, y=PlotAxis(low=0), series=series)
         title = f"The cliff: {settings.place}, one layer"
         return Picture(title=title, panels=[[left, right]], legend="right", share_y=False)
 
 
-def _ticks(ranks: Sequence[int]) -> list[int]:
-    """As many of the ranks as can be read, the first and the last among them."""
-    if len(ranks) <= 9:
-        return list(ranks)
-    return [rank for rank in ranks if rank in (ranks[0], ranks[-1]) or (rank % 4 == 0 and ranks[-1] - rank > 2)]
-
-
 _FULL_RANKS = (32, 36, 40, 44, 48, 52, 56, 58, 60, 61, 62, 63, 64)
 FIGURE = _Cliff(
-    smoke=Sizes(dim=16, points=8, ranks=(8, 15, 16), heads=(1, 2), sequences=32_000, seeds=1),
-    laptop=Sizes(dim=16, points=8, ranks=tuple(range(8, 17)), heads=(1, 2, 4), sequences=96_000),
-    full=Sizes(dim=64, points=16, ranks=_FULL_RANKS, heads=(1, 2, 4), sequences=TWENTIETH, seeds=1),
+    smoke=Sphere(dim=16, points=8, ranks=(8, 15, 16), heads=(1, 2), sequences=32_000, seeds=1),
+    laptop=Sphere(dim=16, points=8, ranks=tuple(range(8, 17)), heads=(1, 2, 4), sequences=96_000),
+    full=Sphere(dim=64, points=16, ranks=_FULL_RANKS, heads=(1, 2, 4), sequences=TWENTIETH, seeds=1),
 )

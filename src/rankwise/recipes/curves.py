@@ -66,6 +66,15 @@ def ticked(points: Iterable[Point], column: str = "rank", label: str = "rank of 
     return PlotAxis(label=label, scale="log2", ticks=sorted({float(point[column]) for point in points}))
 
 
+def apart(values: Iterable[float], least: float) -> list[float]:
+    """Those of ``values``, taken in their order, that are at least ``least`` away from the one kept before."""
+    kept: list[float] = []
+    for value in values:
+        if not kept or abs(value - kept[-1]) >= least:
+            kept.append(value)
+    return sorted(kept)
+
+
 def shares(values: Iterable[float]) -> dict[float, str]:
     """Ticks at shares of a whole: 1/4, 1/2, 1."""
     return {value: f"{value:g}" if value >= 1 else f"1/{1 / value:.0f}" for value in values}

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rankwise.recipes.cells import TWENTIETH, SphereSizes, sphere_trainer
+from rankwise.recipes.cells import TWENTIETH, Sphere, sphere_trainer
 from rankwise.recipes.curves import ERROR, counted, curve, ticked
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.points import Point, Value, lines_of, select
@@ -35,7 +35,7 @@ class BudgetCurve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes(SphereSizes):
+class Sizes(Sphere):
     """The curves of all panels."""
 
     curves: tuple[BudgetCurve, ...]
@@ -121,16 +121,7 @@ def _gaps(points: Sequence[Point]) -> dict[int, dict[str, tuple[float, float]]]:
 def _beside_the_paper(points: Sequence[Point]) -> list[str]:
     beside = [(point, value) for point in points for value in _published([point]).values()]
     below = sum(point.error < value for point, value in beside)
-    lines = [f"Of {len(beside)} held-out errors {below} lie below the paper's training error."] if beside else []
-    repeated = [point for point, _ in beside if point["protocol"] == "paper"]
-    if repeated:
-        most = max(repeated, key=lambda point: point.error - point.mean("train_min"))
-        lines.append(
-            f"The paper's protocol repeats its sequences: at rank {most['rank']} with "
-            f"{counted(most['layers'], 'layer')} the error on them is {most.mean('train_min'):.3g}, held out "
-            f"{most.error:.3g}."
-        )
-    return lines
+    return [f"Of {len(beside)} held-out errors {below} lie below the paper's training error."] if beside else []
 
 
 def _published(points: Sequence[Point]) -> dict[int, float]:

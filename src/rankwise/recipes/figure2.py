@@ -14,10 +14,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from rankwise.measure import angle_and_scale
-from rankwise.recipes.cells import TWENTIETH, SphereSizes, sphere_trainer
+from rankwise.recipes.cells import TWENTIETH, Sphere, sphere_trainer
 from rankwise.recipes.curves import counted, curve
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.points import Point, Value, lines_of
@@ -32,21 +31,14 @@ _PANELS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sizes(SphereSizes):
-    """One full-rank layer with ``dim**c / dim`` heads for every exponent c."""
-
-    exponents: tuple[float, ...] = (1.0, 1.5, 2.0)
-
-
-class _Figure2(TrainedFigure[Sizes]):
+class _Figure2(TrainedFigure[Sphere]):
     """Angle against scale, a dot per head; left the scores, right the values; few heads above many."""
 
     name = "figure2"
     keys = ("heads", "seed", "head")
     tabled = ("error", "qk_angle", "qk_scale", "ov_angle")
 
-    def runs(self, settings: Sizes, *, protocol: str = "capacity", sequences: int | None = None) -> Iterable[RunSpec]:
+    def runs(self, settings: Sphere, *, protocol: str = "capacity", sequences: int | None = None) -> Iterable[RunSpec]:
         """The full-rank cells of one layer of figure 1."""
         train = sphere_trainer(settings, sequences, protocol=protocol)
         for exponent in settings.exponents:
@@ -67,7 +59,7 @@ class _Figure2(TrainedFigure[Sizes]):
             ov_angle, ov_scale = angle_and_scale(layer.ov(head).dense() / layer.spec.average, sign=1)
             yield {"head": head, "qk_angle": qk_angle, "qk_scale": qk_scale, "ov_angle": ov_angle, "ov_scale": ov_scale}
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sphere, points: Sequence[Point]) -> list[str]:
         lines = []
         for heads, own in lines_of(points, "heads").items():
             angles = [point.mean("qk_angle") for point in own]
@@ -75,7 +67,7 @@ class _Figure2(TrainedFigure[Sizes]):
             lines.append(f"{counted(heads, 'head')}: {mean:.1f} degrees from -I on average, {most:.1f} at most.")
         return [*lines, "Random matrices are about 90 degrees away."]
 
-    def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
+    def picture(self, settings: Sphere, points: Sequence[Point]) -> Picture:
         authors, panels = published_medians(settings.dim, settings.points), []
         for part, title, name in _PANELS:
             series = []
@@ -100,7 +92,7 @@ def published_medians(dim: int, points: int) -> dict[int, tuple[float, float]]:
 
 
 FIGURE = _Figure2(
-    smoke=Sizes(dim=16, points=8, exponents=(1.0, 1.5), sequences=32_000, seeds=1),
-    laptop=Sizes(dim=16, points=8, sequences=128_000),
-    full=Sizes(dim=64, points=16, sequences=TWENTIETH, seeds=1),
+    smoke=Sphere(dim=16, points=8, exponents=(1.0, 1.5), sequences=32_000, seeds=1),
+    laptop=Sphere(dim=16, points=8, sequences=128_000),
+    full=Sphere(dim=64, points=16, sequences=TWENTIETH, seeds=1),
 )

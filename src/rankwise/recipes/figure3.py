@@ -12,11 +12,10 @@ paper shows concatenated positions helping low rank much with three layers and l
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any
 
-from rankwise.recipes.cells import FIRST_RATE, LATER_RATE, TWENTIETH, SphereSizes, sphere_trainer
+from rankwise.recipes.cells import FIRST_RATE, LATER_RATE, TWENTIETH, Sphere, sphere_trainer
 from rankwise.recipes.curves import ERROR, counted, curve, ticked
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.points import Point, Value, lines_of, select
@@ -28,21 +27,14 @@ KINDS = ("none", "additive", "concatenated", "concatenated, equal")
 _EXPONENT = 1.5
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sizes(SphereSizes):
-    """Every rank with every number of layers."""
-
-    layers: tuple[int, ...] = (1, 3)
-
-
-class _Figure3(TrainedFigure[Sizes]):
+class _Figure3(TrainedFigure[Sphere]):
     """Error against rank: one panel per depth, one curve per kind of positions."""
 
     name = "figure3"
     keys = ("layers", "positions", "rank")
     tabled = ("error", "train_min")
 
-    def runs(self, settings: Sizes, *, protocol: str = "capacity", sequences: int | None = None) -> Iterable[RunSpec]:
+    def runs(self, settings: Sphere, *, protocol: str = "capacity", sequences: int | None = None) -> Iterable[RunSpec]:
         """Every kind at every depth and rank. The paper's curve without positions is that of its figure 1."""
         for layers in settings.layers:
             for kind in KINDS:
@@ -59,7 +51,7 @@ class _Figure3(TrainedFigure[Sizes]):
         doubled = model.heads > heads_for_budget(model.dim, model.rank, _EXPONENT)
         return {"positions": "concatenated" if doubled else "concatenated, equal"}
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sphere, points: Sequence[Point]) -> list[str]:
         """How much positions help below full rank, by depth."""
         lines = []
         for kind in KINDS[1:]:
@@ -69,7 +61,7 @@ class _Figure3(TrainedFigure[Sizes]):
                 lines.append(f"Positions ({kind}) divide the error below full rank by {', by '.join(gains)}.")
         return [*lines, "These are geometric means over ranks."] if lines else []
 
-    def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
+    def picture(self, settings: Sphere, points: Sequence[Point]) -> Picture:
         size, panels = {"dim": settings.dim, "points": settings.points}, []
         for layers, own in lines_of(points, "layers").items():
             series = []
@@ -109,7 +101,7 @@ def _gain(points: Sequence[Point], kind: str) -> float | None:
 
 
 FIGURE = _Figure3(
-    smoke=Sizes(dim=16, points=8, ranks=(4, 16), layers=(1,), sequences=32_000, seeds=1),
-    laptop=Sizes(dim=16, points=8, ranks=(2, 4, 8, 16), sequences=128_000),
-    full=Sizes(dim=64, points=16, ranks=(1, 2, 4, 8, 16, 32, 64), sequences=TWENTIETH, seeds=1),
+    smoke=Sphere(dim=16, points=8, ranks=(4, 16), layers=(1,), sequences=32_000, seeds=1),
+    laptop=Sphere(dim=16, points=8, ranks=(2, 4, 8, 16), sequences=128_000),
+    full=Sphere(dim=64, points=16, ranks=(1, 2, 4, 8, 16, 32, 64), sequences=TWENTIETH, seeds=1),
 )

@@ -5,13 +5,13 @@ Values do not depend on the form, and there are no biases, so that equal score w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from math import prod
 from typing import Any, Literal
 
-from rankwise.recipes.curves import ERROR, counted, curve, heads_of, ticked
+from rankwise.recipes.curves import ERROR, apart, counted, curve, heads_of
 from rankwise.recipes.points import Point, Value, lines_of
-from rankwise.report import COLOURS, MARKERS, Panel
+from rankwise.report import COLOURS, MARKERS, Panel, PlotAxis
 from rankwise.spec import RunSpec, vary
 
 Form = Literal["low_rank", "block_low_rank", "monarch"]
@@ -38,7 +38,7 @@ def with_form(run: RunSpec, shape: Shape, value_rank: int) -> RunSpec:
 def form_columns(run: RunSpec) -> dict[str, Value]:
     """The form of the scores, and the score weights of a head; a plain head of rank r has 2 d r of them."""
     attention = run.model.attention
-    weights = sum(map(prod, attention.score_shapes().values())) // attention.heads
+    weights = sum(map(math.prod, attention.score_shapes().values())) // attention.heads
     return {"form": attention.score_form, "blocks": attention.blocks or 0, "weights": weights}
 
 
@@ -55,10 +55,11 @@ def shape_of(point: Point) -> str:
 def forms_panel(title: str, points: Sequence[Point], levels: Mapping[str, float]) -> Panel:
     """Error against score weights, a line per form."""
     ordered = sorted(points, key=lambda point: (point["weights"], point["rank"]))
-    low_ranks = [point for point in ordered if point["form"] == "low_rank"]
+    steps = [math.log2(point["weights"]) for point in reversed(ordered) if point["form"] == "low_rank"]
+    ticks = [round(2**step) for step in apart(steps, 0.5)]
     return Panel(
         title=title,
-        x=ticked(_apart(low_ranks), "weights", "score weights of a head"),
+        x=PlotAxis(label="score weights of a head", scale="log2", ticks=ticks),
         y=ERROR,
         series=[
             curve(NAMES[form], line, x="weights", **STYLES[form]) for form, line in lines_of(ordered, "form").items()
@@ -67,12 +68,3 @@ def forms_panel(title: str, points: Sequence[Point], levels: Mapping[str, float]
         legend="below",
         legend_columns=3,
     )
-
-
-def _apart(points: Sequence[Point]) -> list[Point]:
-    """Points whose weights can be ticks of a logarithmic axis without touching, from the last down."""
-    kept: list[Point] = []
-    for point in reversed(points):
-        if not kept or point["weights"] <= 0.7 * kept[-1]["weights"]:
-            kept.append(point)
-    return kept

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,9 +88,16 @@ class Point:
         return self.estimate(column).standard_error
 
     def told(self, column: str = "error") -> str:
-        """Mean and, where it is known, standard error in words: 0.25 ± 0.01."""
-        known = self.estimate(column)
-        return f"{known.mean:.3g}" + (f" ± {known.standard_error:.1g}" if known.standard_error else "")
+        """Mean and, where it is known, standard error to its first digit: 0.25 ± 0.01."""
+        mean, error = self.mean(column), self.spread(column)
+        if error <= 1e-9 * abs(mean):
+            return f"{mean:.3g}"
+        digits = max(0, -math.floor(math.log10(error)))
+        return f"{mean:.{digits}f} ± {error:.{digits}f}"
+
+    def below(self, other: Point) -> bool:
+        """Whether the error is lower by more than two standard errors."""
+        return other.error - self.error > 2 * math.hypot(self.spread(), other.spread())
 
     def estimate(self, column: str) -> Estimate:
         """The mean over seeds; one seed has the standard error of its validation, 0 where that is not known."""
@@ -133,11 +140,11 @@ def _order(value: Value) -> tuple[bool, float, str]:
     return (True, 0.0, value) if isinstance(value, str) else (False, float(value), "")
 
 
-def comparison(one: Point, other: Point, better: str, worse: str) -> str:
-    """Whether the errors of ``one`` are ``better`` or ``worse`` than those of ``other``."""
-    apart = abs(one.error - other.error) > 2 * math.hypot(one.spread(), other.spread())
-    found = "That is no clear difference" if not apart else better if one.error < other.error else worse
-    return f"{found} (two standard errors decide)."
+def compared(one: Point, other: Point, better: str, worse: str, name: Callable[[Point], str]) -> str:
+    """Two errors, and what they say: ``better`` if that of ``one`` is below the other, ``worse`` if above."""
+    both = "; ".join(f"{name(point)}: {point.told()}" for point in (one, other))
+    found = better if one.below(other) else worse if other.below(one) else "That is no clear difference"
+    return f"{both}. {found} (two standard errors decide)."
 
 
 def csv_text(rows: Sequence[Row]) -> str:

@@ -72,13 +72,9 @@ class Recipe(ABC, Generic[S]):
 
         done, stem = self.present(preset, points), out / f"{self.name}-{preset}"
         files = save_figure(self.picture(self.settings(preset), points).draw(), stem)
-        page = page_text(stem.name, done.reading, command)
+        lines = "\n".join(f"- {line}" for line in done.reading)
+        page = f"# {stem.name}\n\n![{stem.name}]({stem.name}.png)\n\n{lines}\n\n"
+        page += f"Numbers: [{stem.name}.csv]({stem.name}.csv). Made by `{command}`.\n"
         texts = {".csv": csv_text(rows), ".md": page}
         written = [write_whole(out / f"{stem.name}{end}", text.encode()) for end, text in texts.items()]
         return replace(done, files=(*files, *written))
-
-
-def page_text(stem: str, reading: Sequence[str], command: str) -> str:
-    """The page of a figure in Markdown."""
-    lines = "\n".join(f"- {line}" for line in reading)
-    return f"# {stem}\n\n![{stem}]({stem}.png)\n\n{lines}\n\nNumbers: [{stem}.csv]({stem}.csv). Made by `{command}`.\n"

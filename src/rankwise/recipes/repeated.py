@@ -9,8 +9,7 @@ passes over 25,600 sequences, with a warm-up of 50. It takes hours; stopped, it 
 The numbers of the paper's Figure 1 are errors on 25,600 sequences after 1000 passes over them. Here the authors' layers
 are trained by their schedule on a fixed set of sequences, and on fresh ones for as many steps; the error on the
 training sequences and on held-out ones is shown against the number of passes. Where the two part, the layers have
-memorised. The laptop size has about as many parameters per training target as the paper: 2.2 with three layers (paper
-2.1), .7 with one (.7).
+memorised. The laptop size has about as many parameters per training target as the paper.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rankwise.recipes.cells import SphereSizes, farthest
+from rankwise.recipes.cells import Sphere, farthest
 from rankwise.recipes.curves import ERROR, counted, curve, heads_of
 from rankwise.recipes.paper_figures import published
 from rankwise.recipes.points import Point, Value, lines_of, select
@@ -32,10 +31,9 @@ _SHOWN = 24
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes(SphereSizes):
+class Sizes(Sphere):
     """``dim / rank`` heads; ``examples`` different sequences, which are repeated until ``sequences`` are seen."""
 
-    layers: tuple[int, ...] = (1, 3)
     examples: int
     feedforward: int
     lr: float = 0.005

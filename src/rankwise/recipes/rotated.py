@@ -12,35 +12,28 @@ docs/theory.md).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from rankwise.recipes.cells import TWENTIETH, SphereSizes, cell_trainer, farthest
-from rankwise.recipes.forms import Shape, form_columns, forms_panel, shape_of, shapes, with_form
-from rankwise.recipes.points import Point, Value, comparison, lines_of, select
+from rankwise.recipes import structured
+from rankwise.recipes.cells import cell_trainer, farthest
+from rankwise.recipes.forms import form_columns, forms_panel, shape_of, with_form
+from rankwise.recipes.points import Point, Value, lines_of, select
 from rankwise.recipes.trained_figure import TrainedFigure
 from rankwise.report import Picture
 from rankwise.spec import RunSpec
 from rankwise.tasks import levels_of
 
-_SEED = 0
-"""Of the rotation."""
+_SEED = 0  # of the rotation
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sizes(SphereSizes):
-    """One head of every shape, with and without a rotation."""
-
-    shapes: tuple[Shape, ...]
-
-
-class _Rotated(TrainedFigure[Sizes]):
-    """Error against score weights for every form: left without a rotation, right with one."""
+class _Rotated(TrainedFigure[structured.Sizes]):
+    """Error against score weights for one head of every form: left without a rotation, right with one."""
 
     name = "rotated"
     keys = ("rotated", "form", "rank", "blocks")
     tabled = ("weights", "error")
 
-    def runs(self, settings: Sizes, *, sequences: int | None = None) -> Iterable[RunSpec]:
+    def runs(self, settings: structured.Sizes, *, sequences: int | None = None) -> Iterable[RunSpec]:
         """Every shape on both tasks."""
         train, plain = cell_trainer(sequences, settings.sequences), farthest(settings.dim, settings.points)
         for task in (plain, replace(plain, rotation=_SEED)):
@@ -50,60 +43,33 @@ class _Rotated(TrainedFigure[Sizes]):
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
         return {"rotated": "no" if run.neighbors.rotation is None else "yes", **form_columns(run)}
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: structured.Sizes, points: Sequence[Point]) -> list[str]:
         """What the rotation costs the fewest weights, and what structure gains over a low rank of as many."""
-        lines, turned = [], select(points, rotated="yes")
-        structured = [point for point in turned if point["form"] != "low_rank"]
-        for point in sorted(structured, key=lambda point: point["weights"])[:1]:
+        lines, turned = [], sorted(select(points, rotated="yes"), key=lambda point: point["weights"])
+        forms, plain = ([p for p in turned if (p["form"] == "low_rank") == low] for low in (False, True))
+        for point in forms[:1]:
             for before in select(points, rotated="no", **{key: point[key] for key in self.keys[1:]}):
                 both = f"{before.told()} without the rotation, {point.told()} with it"
-                lines.append(f"{point['weights']} weights, {shape_of(point)}: {both}.")
-        for point in structured:
-            for plain in select(turned, form="low_rank", weights=point["weights"]):
-                found = comparison(point, plain, "Structure wins", "Low rank wins")
-                both = f"{point.told()}; {shape_of(plain)}: {plain.told()}"
-                lines.append(f"With the rotation, {shape_of(point)}: {both}. {found}")
+                lines.append(f"{point['weights']} score weights, {shape_of(point)}: {both}.")
+        pairs = [(point, other) for point in forms for other in select(plain, weights=point["weights"])]
+        below = sum(point.below(other) for point, other in pairs)
+        found = f"{below} of {len(pairs)} structured shapes err less than the low rank of as many weights"
+        lines.append(f"With the rotation {found} (two standard errors decide).")
+        for full in select(plain, rank=settings.dim):
+            fewer = [point for point in forms if point["weights"] < full["weights"]]
+            for best in sorted(fewer, key=lambda point: point.error)[:1]:
+                both = f"{shape_of(best)}: {best.told()}; full rank: {full.told()}"
+                lines.append(f"The best with fewer weights than full rank, {both}.")
         return lines
 
-    def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
-        plain = farthest(settings.dim, settings.points)
+    def picture(self, settings: structured.Sizes, points: Sequence[Point]) -> Picture:
+        plain, panels = farthest(settings.dim, settings.points), []
         tasks = {"no": ("$T = I$", plain), "yes": ("a random rotation $T$", replace(plain, rotation=_SEED))}
-        panels = [
-            forms_panel(tasks[kind][0], own, levels_of(tasks[kind][1]))
-            for kind, own in lines_of(points, "rotated").items()
-        ]
+        for kind, own in lines_of(points, "rotated").items():
+            name, task = tasks[kind]
+            panels.append(forms_panel(name, own, {"best linear": levels_of(task)["best linear"]}))
         title = f"Structured heads with and without a rotation: {settings.place}, one head"
         return Picture(title=title, panels=[panels], size=(4.6, 4.3))
 
 
-FIGURE = _Rotated(
-    smoke=Sizes(
-        dim=16,
-        points=8,
-        sequences=32_000,
-        shapes=(*shapes("low_rank", None, 4, 16), *shapes("block_low_rank", 4, 2), *shapes("monarch", 4, 1)),
-        seeds=1,
-    ),
-    laptop=Sizes(
-        dim=16,
-        points=8,
-        sequences=96_000,
-        shapes=(
-            *shapes("low_rank", None, 2, 4, 8, 12, 15, 16),
-            *shapes("block_low_rank", 8, 1),
-            *shapes("block_low_rank", 4, 2, 4),
-            *shapes("monarch", 4, 1, 2, 4),
-        ),
-    ),
-    full=Sizes(
-        dim=64,
-        points=16,
-        sequences=TWENTIETH,
-        shapes=(
-            *shapes("low_rank", None, 8, 16, 32, 63, 64),
-            *shapes("block_low_rank", 8, 4, 8),
-            *shapes("monarch", 8, 1, 2, 8),
-        ),
-        seeds=1,
-    ),
-)
+FIGURE = _Rotated(**structured.FIGURE.presets)

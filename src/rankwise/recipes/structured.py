@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rankwise.recipes.cells import TWENTIETH, SphereSizes, sphere_trainer
+from rankwise.recipes.cells import TWENTIETH, Sphere, sphere_trainer
 from rankwise.recipes.curves import counted, profile
-from rankwise.recipes.forms import STYLES, Form, Shape, form_columns, forms_panel, shape_of, shapes, with_form
-from rankwise.recipes.points import Point, Value, comparison, lines_of, select
+from rankwise.recipes.forms import STYLES, Shape, form_columns, forms_panel, shape_of, shapes, with_form
+from rankwise.recipes.points import Point, Value, compared, lines_of, select
 from rankwise.recipes.trained_figure import TrainedFigure
 from rankwise.report import COLOURS, GUIDE, Panel, Picture, PlotAxis, Series, smooth
 from rankwise.spec import InContextSpec, RunSpec
@@ -31,16 +31,15 @@ _WHOLE = [smooth(colour, "--") for colour in COLOURS[3:5]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes(SphereSizes):
+class Sizes(Sphere):
     """Every shape with every number of heads on the sphere, and some in context."""
 
-    heads: tuple[int, ...]
     shapes: tuple[Shape, ...]
     task: InContextSpec
     """Learned in context by three layers of width ``width``."""
     width: int
-    context_shapes: tuple[tuple[int, Form, int, int | None], ...]
-    """The same with the number of heads before."""
+    context_shapes: Mapping[int, Sequence[Shape]]
+    """By the number of heads."""
     budget: Budget
     prompts: int = 1024
 
@@ -58,10 +57,11 @@ class _Structured(TrainedFigure[Sizes]):
         for heads in settings.heads:
             for shape in settings.shapes:
                 yield with_form(train(heads=heads, rank=shape[1]), shape, settings.dim)
-        for heads, form, rank, blocks in settings.context_shapes:
-            layers = {"dim": settings.width, "layers": 3, "heads": heads, "rank": rank}
-            run = token_run(settings.task, settings.budget, **layers)
-            yield with_form(run, (form, rank, blocks), settings.width // heads)
+        for heads, some in settings.context_shapes.items():
+            for shape in some:
+                layers = {"dim": settings.width, "layers": 3, "heads": heads, "rank": shape[1]}
+                run = token_run(settings.task, settings.budget, **layers)
+                yield with_form(run, shape, settings.width // heads)
 
     def columns(self, run: RunSpec) -> Mapping[str, Value]:
         return {"task": run.task.name, **form_columns(run)}
@@ -80,14 +80,12 @@ class _Structured(TrainedFigure[Sizes]):
             ordered = sorted((p for p in own if p["form"] != "low_rank"), key=lambda p: p["weights"])
             for point in ordered[:1]:
                 for plain in select(own, form="low_rank", weights=point["weights"]):
-                    both = f"{point.told()}; {shape_of(plain)}: {plain.told()}"
-                    lines.append(f"{plain['weights']} score weights per head, {shape_of(point)}: {both}.")
+                    found = compared(point, plain, "Structure wins", "Low rank wins", shape_of)
+                    lines.append(f"{plain['weights']} score weights per head, {found}")
         context = select(points, task="in_context")
         for plain in [p for p in context if p["form"] == "low_rank" and not _is_whole(p)]:
             for point in [p for p in select(context, weights=plain["weights"]) if p is not plain]:
-                found = comparison(point, plain, "Structure wins", "Low rank wins")
-                both = f"{point.told()}; {shape_of(plain)}: {plain.told()}"
-                lines.append(f"In context, {shape_of(point)}: {both}. {found}")
+                lines.append(f"In context, {compared(point, plain, 'Structure wins', 'Low rank wins', shape_of)}")
         whole = [f"{shape_of(point)} {point.told()}" for point in context if _is_whole(point)]
         return [*lines, f"In context, full rank: {', '.join(whole)}."] if whole else lines
 
@@ -134,7 +132,7 @@ FIGURE = _Structured(
         shapes=(*shapes("low_rank", None, 4, 16), *shapes("block_low_rank", 4, 2), *shapes("monarch", 4, 1)),
         task=InContextSpec(function="linear", dim=2, points=5),
         width=16,
-        context_shapes=((4, "low_rank", 4, None), (4, "monarch", 1, 4)),
+        context_shapes={4: (*shapes("low_rank", None, 4), *shapes("monarch", 4, 1))},
         budget=Budget(steps=60, batch=32, held_out=128),
         seeds=1,
         prompts=64,
@@ -153,13 +151,10 @@ FIGURE = _Structured(
         ),
         task=InContextSpec(function="linear", dim=10, points=16),
         width=64,
-        context_shapes=(
-            (8, "low_rank", 8, None),
-            (8, "block_low_rank", 4, 8),
-            (8, "monarch", 1, 8),
-            (8, "low_rank", 64, None),
-            (1, "low_rank", 64, None),
-        ),
+        context_shapes={
+            8: (("low_rank", 8, None), ("block_low_rank", 4, 8), ("monarch", 1, 8), ("low_rank", 64, None)),
+            1: shapes("low_rank", None, 64),
+        },
         budget=Budget(steps=3000, batch=64, held_out=1024, weight_decay=0.0),
     ),
     full=Sizes(
@@ -175,14 +170,10 @@ FIGURE = _Structured(
         ),
         task=InContextSpec.published("linear"),
         width=256,
-        context_shapes=(
-            (8, "low_rank", 32, None),
-            (8, "low_rank", 16, None),
-            (8, "block_low_rank", 8, 16),
-            (8, "monarch", 1, 16),
-            (8, "low_rank", 256, None),
-            (1, "low_rank", 256, None),
-        ),
+        context_shapes={
+            8: (*shapes("low_rank", None, 32, 16, 256), ("block_low_rank", 8, 16), ("monarch", 1, 16)),
+            1: shapes("low_rank", None, 256),
+        },
         budget=Budget(steps=500_000, batch=64, lr=1e-3, held_out=1024, weight_decay=0.0),
         seeds=1,
     ),

@@ -38,13 +38,8 @@ _LINES: dict[Values, str] = {"scaled_identity": "-", "any": "--"}
 class Grid:
     """Ranks and numbers of heads in one dimension."""
 
-    ranks: tuple[int, ...]
-    heads: tuple[int, ...]
-
-
-def _every_rank(dim: int) -> Grid:
-    """r = 1..d, and H = 1, 2, 4, ..., 4d."""
-    return Grid(ranks=tuple(range(1, dim + 1)), heads=tuple(2**step for step in range((4 * dim).bit_length())))
+    ranks: Sequence[int]
+    heads: Sequence[int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,5 +154,8 @@ FIGURE = _Theorem(
             32: Grid(ranks=(1, 16, 32), heads=(1, 32, 128)),
         },
     ),
-    full=Sizes(sequences=256_000, grids={dim: _every_rank(dim) for dim in (8, 16, 32)}),
+    full=Sizes(
+        sequences=256_000,
+        grids={d: Grid(ranks=range(1, d + 1), heads=[2**k for k in range((4 * d).bit_length())]) for d in (8, 16, 32)},
+    ),
 )

@@ -12,9 +12,8 @@ The level "linear scores" is what heads of any query-key rank reach together if 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from rankwise.recipes.cells import TWENTIETH, SphereSizes, sphere_trainer
+from rankwise.recipes.cells import TWENTIETH, Sphere, sphere_trainer
 from rankwise.recipes.curves import ERROR, curves, heads_of, ticked
 from rankwise.recipes.points import Point, Value, lines_of, select
 from rankwise.recipes.trained_figure import TrainedFigure
@@ -23,20 +22,13 @@ from rankwise.spec import RunSpec, heads_for_budget, vary
 from rankwise.tasks import linear_scores_level
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sizes(SphereSizes):
-    """H = d^c / r heads for every exponent c."""
-
-    exponents: tuple[float, ...]
-
-
-class _Values(TrainedFigure[Sizes]):
+class _Values(TrainedFigure[Sphere]):
     """Error against query-key rank: one panel per budget of heads, one curve per value rank."""
 
     name = "values"
     keys = ("budget", "values", "rank")
 
-    def runs(self, settings: Sizes, *, sequences: int | None = None) -> Iterable[RunSpec]:
+    def runs(self, settings: Sphere, *, sequences: int | None = None) -> Iterable[RunSpec]:
         """Every rank twice."""
         train = sphere_trainer(settings, sequences)
         for exponent in settings.exponents:
@@ -49,19 +41,18 @@ class _Values(TrainedFigure[Sizes]):
         model = run.model
         return {"budget": model.heads * model.rank, "values": "r" if model.value_rank is None else "d"}
 
-    def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
+    def reading(self, settings: Sphere, points: Sequence[Point]) -> list[str]:
         """What whole values gain, and what is left to query-key rank."""
         level = linear_scores_level(settings.dim, settings.points)
         lines = [f"Linear scores with whole values reach {level:.3g} at any query-key rank."]
         for own in lines_of(points, "budget").values():
             for rank in (min(settings.ranks), settings.dim // 2):
-                for narrow in select(own, rank=rank, values="r"):
-                    for whole in select(own, rank=rank, values="d"):
-                        both = f"{narrow.error:.3g} with values of that rank, {whole.error:.3g} with whole values"
-                        lines.append(f"{heads_of(narrow)}: {both}.")
+                for narrow, whole in zip(*(select(own, rank=rank, values=kind) for kind in "rd"), strict=False):
+                    both = f"{narrow.error:.3g} with values of that rank, {whole.error:.3g} with whole values"
+                    lines.append(f"{heads_of(narrow)}: {both}.")
         return lines
 
-    def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
+    def picture(self, settings: Sphere, points: Sequence[Point]) -> Picture:
         guides = {"linear scores, whole values": linear_scores_level(settings.dim, settings.points)}
         panels = [
             Panel(
@@ -78,7 +69,7 @@ class _Values(TrainedFigure[Sizes]):
 
 
 FIGURE = _Values(
-    smoke=Sizes(dim=16, points=8, exponents=(1.0,), ranks=(8, 16), sequences=32_000, seeds=1),
-    laptop=Sizes(dim=16, points=8, exponents=(1.0, 1.5), ranks=(1, 2, 4, 8, 16), sequences=128_000),
-    full=Sizes(dim=64, points=16, exponents=(1.0,), ranks=(64, 32, 16, 8, 4, 2, 1), sequences=TWENTIETH, seeds=1),
+    smoke=Sphere(dim=16, points=8, exponents=(1.0,), ranks=(8, 16), sequences=32_000, seeds=1),
+    laptop=Sphere(dim=16, points=8, exponents=(1.0, 1.5), ranks=(1, 2, 4, 8, 16), sequences=128_000),
+    full=Sphere(dim=64, points=16, exponents=(1.0,), ranks=(64, 32, 16, 8, 4, 2, 1), sequences=TWENTIETH, seeds=1),
 )

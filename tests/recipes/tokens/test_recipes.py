@@ -121,9 +121,9 @@ def test_depth_compares_low_rank_with_a_shallower_full_rank_or_says_nothing():
         return reading_of("depth", "laptop", [made_up(run, quality(run)) for run in runs])
 
     whole = told(lambda run: True)
-    assert [line.partition(" 3.960")[0] for line in whole] == [f"text: rank {r} with 4 layers" for r in (1, 4)]
+    assert [line.partition(": ")[0] for line in whole] == [f"text, error with 4 layers of rank {r}" for r in (1, 4)]
     for line in whole:
-        assert "full rank with 1 layer 3.960 ± 0.040 (bits per byte). That is no clear difference" in line
+        assert "1 layer of rank 64: 3.96 ± 0.04. That is no clear difference" in line
     assert told(lambda run: run.model.rank < run.model.dim) == ()
     assert told(lambda run: run.model.rank == run.model.dim) == ()
     assert told(lambda run: (run.model.rank == run.model.dim) == (run.model.layers == 4)) == ()
@@ -143,7 +143,7 @@ def test_in_context_says_which_number_of_heads_wins_and_whether_low_rank_hurts()
     assert "That is no clear difference" in rank
     assert "That is no clear difference" in heads
     rank, heads, _ = told(lambda run: 0.02 * run.model.rank)
-    assert "with 1 head of rank 16, the best below it 0.979 ± 0.001 with 16 heads of rank 1. Rank below" in rank
+    assert "; 16 heads of rank 1: 0.979 ± 0.001. Rank below the input dimension hurts" in rank
     assert "Fewer heads win" in heads
     rank, heads, _ = told(lambda run: 0.02 * run.model.heads)
     assert "Rank below it does not hurt" in rank

@@ -2,7 +2,7 @@
 
     rankwise reproduce address --preset laptop      (smoke: 10 s; laptop: 8 minutes on one core)
 
-Every mark is the hand-built network ``address_search``, d/r heads of rank r in each layer, on fresh data: how often
+Every point is the hand-built network ``address_search``, d/r heads of rank r in each layer, on fresh data: how often
 the point its last layer looks at most is the farthest one, and the squared error of its answer. Its few numbers (two
 per step, beta and gain) are fitted. To expect: one layer is right as often as r of d dimensions tell; several layers
 turn their addresses towards the leading eigenvectors of the points' Gram matrix, N x N, so that the rank competes with
@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 import torch
 
 from rankwise.estimate import Estimate
-from rankwise.nn import address_search
+from rankwise.nn import address_search, best_rank_right
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.curves import curve, curves
 from rankwise.recipes.points import Point, Row, estimated, select
@@ -38,16 +38,6 @@ class Settings:
     shares: tuple[float, ...] = (0.125, 0.25, 0.375, 0.5, 0.75, 1.0, 1.5)
     iterations: int = 300
     sequences: int = 2000
-
-
-def limit(dim: int, points: int, rank: int, sequences: int) -> float:
-    """How often the best rank-``rank`` approximation of the Gram matrix has its smallest entry where that has it."""
-    batch = FarthestNeighbor(dim, points).sample(sequences, torch.Generator().manual_seed(rank))
-    gram = batch.points @ batch.points.mT
-    values, vectors = torch.linalg.eigh(gram)
-    values, vectors = values[..., -rank:], vectors[..., -rank:]
-    nearest = (vectors * values.unsqueeze(-2)) @ vectors.mT
-    return (nearest.argmin(-1) == gram.argmin(-1)).double().mean().item()
 
 
 class _Address(ComputedFigure[Settings]):
@@ -79,6 +69,7 @@ class _Address(ComputedFigure[Settings]):
             answers, weights = network(batch.points, return_weights=True)
         chosen = weights[-1][:, 0].argmax(-1)
         hits = (chosen == (batch.points @ batch.points.mT).argmin(-1)).double().mean(-1)
+        other = task.sample(settings.sequences, torch.Generator().manual_seed(rank)).points
         yield {
             "dim": dim,
             "points": points,
@@ -86,7 +77,7 @@ class _Address(ComputedFigure[Settings]):
             "rank": rank,
             **estimated("right", Estimate.over(hits.tolist())),
             **estimated("error", Estimate.over(task.error(answers, batch).double().tolist())),
-            "limit": limit(dim, points, rank, settings.sequences),
+            "limit": best_rank_right(other, rank),
             **asdict(found),
         }
 

@@ -2,11 +2,10 @@
 
     rankwise reproduce barrier --preset laptop        (smoke: 5 s; laptop: 1 minute on one core)
 
-Three panels, full mask, causal mask, and full mask with unit-norm keys; one line a sequence length by quadrature
+Three panels, full mask, causal mask, and full mask with unit-norm keys; one line per sequence length by quadrature
 (``expected_hardmax_rank``), points by simulation, a star where 90 % of the plateau is reached. To expect: no line rises
-above 1 - 1/e = .632 of the length (full) or .5 (causal); longer sequences need larger heads to come near (90 % at
-head_dim 32, 68, 123, 197 for 64, 256, 1024, 4096 tokens; causal 16, 41, 80, 135); with unit keys a handful of
-dimensions suffice at any length (3 for 90 %, 7 for 98 % at 1024 tokens), and two give 5/9.
+above 1 - 1/e of the length (full) or 1/2 (causal); longer sequences need larger heads to come near; with unit keys a
+handful of dimensions suffice at any length.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.curves import curve
+from rankwise.recipes.curves import curves
 from rankwise.recipes.points import Point, Row, Value, estimated, lines_of, select
-from rankwise.report import MARKERS, Panel, Picture, PlotAxis, Series, dots, ramp, smooth
+from rankwise.report import Panel, Picture, PlotAxis, Series, dots
 from rankwise.theory import expected_hardmax_rank, hardmax_rank_mean, saturation_dim, simulate_hardmax_rank
 
 PANELS = {
@@ -71,13 +70,14 @@ class _Barrier(ComputedFigure[Settings]):
     def picture(self, settings: Settings, points: Sequence[Point]) -> Picture:
         panels = []
         for panel, (mask, _) in PANELS.items():
-            series, lengths = [], lines_of(select(points, panel=panel), "length")
-            for (n, line), colour, marker in zip(lengths.items(), ramp(len(lengths)), MARKERS, strict=False):
-                series.append(curve(f"$n = {n}$", line, x="head_dim", y="expected", **smooth(colour)))
-                series.append(curve("", line, x="head_dim", y="simulated", **dots(colour, marker)))
-            star = dots("black", "*", markersize=10, zorder=4)
-            enough = [line[0]["saturation_dim"] for line in lengths.values()]
-            ninety = [0.9 * line[0]["plateau"] for line in lengths.values()]
+            own = select(points, panel=panel)
+            series = curves(own, "length", "$n = {}$".format, shades=True, x="head_dim", y="expected", marker="")
+            series += curves(own, "length", "".format, shades=True, x="head_dim", y="simulated", linestyle="")
+            ends, star = (
+                [line[0] for line in lines_of(own, "length").values()],
+                dots("black", "*", markersize=10, zorder=4),
+            )
+            enough, ninety = [end["saturation_dim"] for end in ends], [0.9 * end["plateau"] for end in ends]
             series.append(Series(label="90 % of plateau", x=enough, y=ninety, style=star))
             panels.append(
                 Panel(

@@ -5,9 +5,9 @@
 Two orthogonal points, one layer. Lines are LB(d, r, H) of ``error_lower_bound`` for scaled-identity values, our sharp
 form of the bound in the proof of Theorem 2 (Amsel, Yehudai, Bruna, arXiv 2407.16153). Dots are random rank-1 hardmax
 heads with their best weights, each checked against the bound of rank 1. To expect: each line begins near 1/2, the error
-of the mean of the points. It falls to the plateau (1 - eta_1^2)/2 (.161 in dimension 8, .172 in 16, .179 in 64) once
-the heads cover the linear part: at H = d/r (stars), as long as r is well below d. It leaves the plateau when cubic
-harmonics are covered, for rank 1 at about d^3/6 heads. Random heads need more heads and stall at that plateau.
+of the mean of the points. It falls to the plateau (1 - eta_1^2)/2 once the heads cover the linear part: at H = d/r
+(stars), as long as r is well below d. It leaves the plateau when cubic harmonics are covered, for rank 1 at about d^3/6
+heads. Random heads need more heads and stall at that plateau.
 """
 
 from __future__ import annotations

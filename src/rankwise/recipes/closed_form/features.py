@@ -5,11 +5,9 @@
 Two orthogonal points; q uniform, <q, k> uniform on [-1, 1], unit keys; value matrices a_h I with a solved exactly
 (``optimal_weights``). Lines are means over draws, bands reach from the least to the greatest draw. Open circles are
 the authors' values, read off their figure (``data/paper_figures.toml``), means of 5 draws. To expect: the error falls
-to the plateau (1 - eta_1^2)/2 and stalls there, the later the larger the dimension (H = 2^14: .156, .175, .181, .186 in
-dimension 8, 16, 32, 64). In dimension 8 with 2048 heads we measure .170 where the figure shows .160. The authors' keys
-are not renormalised after a projection. The formulas of unit keys evaluated at such keys (``errors_as_published``,
-right panel) give .160, and the figure to .001 in every dimension from 512 to 4096 heads. That is not the error of any
-heads; in dimension 8 the difference grows with H (.130 for .156 at 2^14).
+to the plateau (1 - eta_1^2)/2 and stalls there, the later the larger the dimension. The authors' values lie lower:
+their keys are not renormalised after a projection. The formulas of unit keys evaluated at such keys
+(``errors_as_published``, right panel) give their figure to .001. That is not the error of any heads.
 """
 
 from __future__ import annotations
@@ -26,10 +24,9 @@ from rankwise.recipes.points import Point, Row, Value, lines_of, select
 from rankwise.report import COLOURS, GUIDE, Panel, Picture, PlotAxis, Series, dots, legend_entry, smooth
 from rankwise.theory import errors_as_published, mean_of_draws, powers_of_2, random_head_errors, sign_energy
 
-_QUOTED = (8, 2048)
-"""Dimension and heads at which the difference to the figure is quoted in words."""
-_STEADY = 64
-"""Heads from which the mean of a few draws is steady enough to be compared."""
+_QUOTED = (8, 2048)  # dimension and heads at which the difference to the figure is quoted in words
+_CIRCLES: dict[str, Any] = {"fillstyle": "none", "markersize": 4}
+_STEADY = 64  # heads from which the mean of a few draws is steady enough to be compared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,15 +72,15 @@ class _Features(ComputedFigure[Settings]):
             yield row
 
     def picture(self, settings: Settings, points: Sequence[Point]) -> Picture:
-        left, right = [legend_entry("authors' figure", **_circles(GUIDE))], []
+        left, right = [legend_entry("authors' figure", **dots(GUIDE, **_CIRCLES))], []
         left.append(legend_entry(r"$(1-\eta_1^2)/2$", **smooth(GUIDE, "--", 0.8)))
         for (dim, line), colour in zip(lines_of(points, "dim").items(), COLOURS, strict=False):
             band = [point["least"] for point in line], [point["greatest"] for point in line]
             left.append(replace(curve(f"$d = {dim}$", line, x="heads", **smooth(colour)), band=band))
-            left.append(curve("", line, x="heads", y="published", **_circles(colour)))
+            left.append(curve("", line, x="heads", y="published", **dots(colour, **_CIRCLES)))
             ends, stalls = [line[0]["heads"], line[-1]["heads"]], [(1 - sign_energy(dim, 1)) / 2] * 2
             left.append(Series(label="", x=ends, y=stalls, style=smooth(colour, "--", 0.8)))
-            right.append(curve("", line, x="heads", y="published_gap", **_circles(colour)))
+            right.append(curve("", line, x="heads", y="published_gap", **dots(colour, **_CIRCLES)))
             right.append(curve("", line, x="heads", y="formula_gap", **smooth(colour)))
         heads, zero = PlotAxis(label="heads $H$", scale="log2"), {"": 0.0}
         error = PlotAxis(label="mean squared error", low=0.1, high=0.8)
@@ -106,10 +103,6 @@ class _Features(ComputedFigure[Settings]):
             f"The formulas of unit keys evaluated at such keys give {last['formula']:.3f}.",
             "That is not the error of any heads.",
         ]
-
-
-def _circles(colour: str) -> dict[str, Any]:
-    return dots(colour, fillstyle="none", markersize=4)
 
 
 FIGURE = _Features(

@@ -4,9 +4,9 @@
 
 Left: the head dimension that reaches 90 % of the plateau (quadrature, Gaussian keys, full mask) with both laws matched
 at 64 tokens. Right: the share of the plateau that heads keep when they grow by either law, quadrature as lines
-and simulation as points. To expect: c log n falls from .90 of the plateau at 64 tokens to .70 at 16,384 and .57 at a
-million; c t^4 (about log^2 n) stays between .90 and .91. The paper's Omega(log n) is a lower bound and is not refuted:
-log n is not enough. That t^4 is enough is a heuristic with numbers beside it, not a proof.
+and simulation as points. To expect: c log n falls from .90 of the plateau to .57 at a million tokens; c t^4 (about
+log^2 n) stays. The paper's Omega(log n) is a lower bound and is not refuted: log n is not enough. That t^4 is enough is
+a heuristic with numbers beside it, not a proof.
 """
 
 from __future__ import annotations
@@ -72,22 +72,13 @@ class _Laws(ComputedFigure[Settings]):
             left.append(curve(label, line, x="length", y="head_dim", **smooth(colour)))
             right.append(curve(label, line, x="length", y="kept", **smooth(colour)))
             right.append(curve("", line, x="length", y="simulated", **dots(colour, marker)))
-        tokens, sizes = PlotAxis(label="tokens $n$", scale="log2"), (32, 64, 128, 256, 512)
+        x = PlotAxis(label="tokens $n$", scale="log2")
+        size = PlotAxis(label="head dimension", scale="log2", ticks=(32, 64, 128, 256, 512))
+        share = PlotAxis(label="hardmax rank / plateau", low=0.45, high=1.0)
+        names = ("head dimension for 90 % of the plateau", "share of the plateau kept by growing heads")
         panels = [
-            Panel(
-                title="head dimension for 90 % of the plateau",
-                x=tokens,
-                y=PlotAxis(label="head dimension", scale="log2", ticks=sizes),
-                series=left,
-                legend="upper left",
-            ),
-            Panel(
-                title="share of the plateau kept by growing heads",
-                x=tokens,
-                y=PlotAxis(label="hardmax rank / plateau", low=0.45, high=1.0),
-                series=right,
-                legend="lower left",
-            ),
+            Panel(title=names[0], x=x, y=size, series=left, legend="upper left"),
+            Panel(title=names[1], x=x, y=share, series=right, legend="lower left"),
         ]
         title = "Two laws matched at 64 tokens: quadrature (lines), simulation (points)"
         return Picture(title=title, panels=[panels], share_y=False, size=(4.3, 3.7))

@@ -3,18 +3,15 @@
     rankwise reproduce random-weights --preset laptop        (smoke: 5 s; laptop: half a minute on one core)
 
 Six panels, ranks as shares of the number of tokens: the hardmax rank, and of the softmax matrix the effective rank and
-the number of singular values above 1e-2 and 1e-3 of the largest. To expect, at 256 tokens:
+the number of singular values above 1e-2 and 1e-3 of the largest. To expect:
 
-- Model dimension (8 heads) and heads (dimension 512): only head_dim = dim / heads matters. The hardmax rank follows
-  ``expected_hardmax_rank``, a little lower where Gaussian tokens are not quite orthogonal (256 in 512 dimensions).
-- Depth: the tokens of a random transformer align (averaging and ReLU add a direction that all share). The hardmax rank
-  falls from .55 in the first layer to .12 in the twelfth with pre-norm, to .01 with post-norm.
-- Inputs: orthonormal and Gaussian tokens are alike (.61 and .58 at head_dim 256). Tokens of pairwise cosine 1/2 stop at
-  .2, whatever the head dimension.
-- Temperature: softmax ranks depend on the definition and on beta, from .05 to .99 for one head whose hardmax rank is
-  .56, and come down to that only near hardmax (beta >= 300). No threshold is special.
-- DeepSeek-V3's latent attention (score dimension 192, causal) behaves like an ordinary head with head_dim 192: .475 and
-  .485 at 1024 tokens, .479 by quadrature.
+- Model dimension and heads: only head_dim = dim / heads matters. The hardmax rank follows ``expected_hardmax_rank``, a
+  little lower where Gaussian tokens are not quite orthogonal.
+- Depth: the tokens of a random transformer align (averaging and ReLU add a direction that all share), and the hardmax
+  rank falls, most with post-norm.
+- Inputs: orthonormal and Gaussian tokens are alike. Tokens of pairwise cosine 1/2 stop early at any head dimension.
+- Temperature: softmax ranks depend on the definition and on beta; they come down to the hardmax rank only near hardmax.
+- DeepSeek-V3's latent attention (score dimension 192, causal) behaves like an ordinary head with head_dim 192.
 
 These are laws of random weights. Trained weights are free of all of them.
 """
@@ -81,71 +78,43 @@ class Settings:
     """Heads of the latent attention."""
 
 
-def _row(panel: str, series: str, x: float, ranks: ScoreRanks, expected: float | None = None) -> Row:
-    return {"panel": panel, "series": series, "x": x, "expected": expected, **asdict(ranks)}
+def _cells(settings: Settings, panel: str) -> Iterator[tuple[str, float, ScoreRanks, float | None]]:
+    """Line, place on the horizontal axis, ranks, and the hardmax rank by quadrature, of every point of a panel."""
+    tokens, dim, draws = settings.tokens, settings.dim, settings.draws
 
+    def plain(dim: int, head_dim: int, law: str = "gaussian", beta: float = 1.0) -> ScoreRanks:
+        seeded, heads = torch.Generator().manual_seed(1000 * dim + head_dim), settings.heads_each
+        of: dict[str, Any] = {"draws": draws, "heads": heads, "generator": seeded, "beta": beta}
+        return random_scores.plain_ranks(law, tokens, dim, head_dim, **of)
 
-def _plain(settings: Settings, dim: int, head_dim: int, law: str, beta: float = 1.0) -> ScoreRanks:
-    """Ordinary heads with the full mask."""
-    generator = torch.Generator().manual_seed(1000 * dim + head_dim)
-    scores = []
-    for _ in range(settings.draws):
-        inputs = random_scores.random_inputs(law, settings.tokens, dim, generator)
-        scores.append(random_scores.plain_scores(inputs, head_dim, settings.heads_each, generator))
-    return random_scores.ranks_of_scores(beta * torch.cat(scores))
+    def expected(head_dim: int) -> float | None:
+        return expected_hardmax_rank(tokens, head_dim) / tokens if head_dim >= 4 else None
 
-
-def _expected(settings: Settings, head_dim: int) -> float | None:
-    return expected_hardmax_rank(settings.tokens, head_dim) / settings.tokens if head_dim >= 4 else None
-
-
-def _sizes(settings: Settings) -> Iterator[Row]:
-    for dim in settings.dims:
-        ranks = _plain(settings, dim, dim // 8, "gaussian")
-        yield _row("model dimension", "Gaussian tokens", dim, ranks, _expected(settings, dim // 8))
-    for heads in settings.heads:
-        size = settings.dim // heads
-        ranks = _plain(settings, settings.dim, size, "gaussian")
-        yield _row("heads", f"dim {settings.dim}", heads, ranks, _expected(settings, size))
-
-
-def _depths(settings: Settings) -> Iterator[Row]:
-    places: tuple[Literal["pre", "post"], ...] = ("pre", "post")
-    for place in places:
-        generator = torch.Generator().manual_seed(5)
-        drawn = [
-            random_scores.layer_weights(settings.tokens, settings.layer_dim, 4, settings.layers, place, generator)
-            for _ in range(settings.draws)
-        ]
-        for layer, weights in enumerate(zip(*drawn, strict=True), start=1):
-            yield _row("layer", f"{place}-norm", layer, random_scores.ranks_of_weights(torch.cat(weights)))
-
-
-def _inputs(settings: Settings) -> Iterator[Row]:
-    for law in random_scores.INPUTS:
-        for size in settings.head_dims:
-            expected = _expected(settings, size) if law == "orthonormal" else None
-            yield _row("inputs", law, size, _plain(settings, settings.dim, size, law), expected)
-
-
-def _temperatures(settings: Settings) -> Iterator[Row]:
-    for beta in settings.betas:
-        yield _row("temperature", "head_dim 64", beta, _plain(settings, settings.dim, 64, "gaussian", beta))
-
-
-def _latents(settings: Settings) -> Iterator[Row]:
-    for tokens in settings.latent_tokens:
-        generator = torch.Generator().manual_seed(tokens)
-        weights = random_scores.latent_weights(tokens, settings.latent_heads, generator)
-        expected = expected_hardmax_rank(tokens, 192, "causal") / tokens
-        yield _row("latent", "DeepSeek-V3's layer", tokens, random_scores.ranks_of_weights(weights), expected)
-        inputs = random_scores.random_inputs("gaussian", tokens, 7168, generator)
-        scores = random_scores.plain_scores(inputs, 192, settings.latent_heads, generator)
-        scores.masked_fill_(torch.ones(tokens, tokens, dtype=torch.bool).triu(1), -torch.inf)
-        yield _row("latent", "ordinary, head_dim 192", tokens, random_scores.ranks_of_scores(scores))
-
-
-_PARTS = {"sizes": _sizes, "depths": _depths, "inputs": _inputs, "temperatures": _temperatures, "latents": _latents}
+    if panel == "model dimension":
+        yield from (("Gaussian tokens", d, plain(d, d // 8), expected(d // 8)) for d in settings.dims)
+    elif panel == "heads":
+        yield from ((f"dim {dim}", h, plain(dim, dim // h), expected(dim // h)) for h in settings.heads)
+    elif panel == "layer":
+        places: tuple[Literal["pre", "post"], ...] = ("pre", "post")
+        for place in places:
+            generator, depth = torch.Generator().manual_seed(5), settings.layers
+            sizes = (tokens, settings.layer_dim, 4, depth)
+            drawn = [random_scores.layer_weights(*sizes, place, generator) for _ in range(draws)]
+            for layer, weights in enumerate(zip(*drawn, strict=True), start=1):
+                yield f"{place}-norm", layer, random_scores.ranks_of_weights(torch.cat(weights)), None
+    elif panel == "inputs":
+        for law in random_scores.INPUTS:
+            for size in settings.head_dims:
+                yield law, size, plain(dim, size, law), expected(size) if law == "orthonormal" else None
+    elif panel == "temperature":
+        yield from (("head_dim 64", beta, plain(dim, 64, beta=beta), None) for beta in settings.betas)
+    else:
+        for n in settings.latent_tokens:
+            generator, heads = torch.Generator().manual_seed(n), settings.latent_heads
+            latent = random_scores.ranks_of_weights(random_scores.latent_weights(n, heads, generator))
+            yield "DeepSeek-V3's layer", n, latent, expected_hardmax_rank(n, 192, "causal") / n
+            of: dict[str, Any] = {"draws": 1, "heads": heads, "generator": generator, "causal": True}
+            yield "ordinary, head_dim 192", n, random_scores.plain_ranks("gaussian", n, 7168, 192, **of), None
 
 
 class _RandomWeights(ComputedFigure[Settings]):
@@ -155,10 +124,11 @@ class _RandomWeights(ComputedFigure[Settings]):
     columns = ("panel", "series", "x", "hardmax", "hardmax_se", "expected", *_MEASURES)
 
     def parts(self, settings: Settings) -> list[tuple[str]]:
-        return [(name,) for name in _PARTS]
+        return [(name,) for name in PANELS]
 
-    def rows(self, settings: Settings, name: str) -> Iterator[Row]:
-        return _PARTS[name](settings)
+    def rows(self, settings: Settings, panel: str) -> Iterator[Row]:
+        for series, x, ranks, expected in _cells(settings, panel):
+            yield {"panel": panel, "series": series, "x": x, "expected": expected, **asdict(ranks)}
 
     def picture(self, settings: Settings, points: Sequence[Point]) -> Picture:
         panels = [_panel(settings, name, select(points, panel=name)) for name in PANELS]

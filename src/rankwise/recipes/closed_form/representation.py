@@ -7,9 +7,8 @@ degrees up to L. Bottom: the average of u(<q, k>) sgn<q, y> sgn<k, x> over unifo
 up to degree L; lines are the harmonic sum, points a simulation where its noise allows. The authors' picture weights
 N times the polynomial of unit norm, which is sqrt(N) too much; sqrt(N) times that polynomial is N P_l, drawn here.
 
-To expect: no limit. The root mean square of u, sqrt(sum N/lambda_l^2), grows with every degree (for L = 1, 3, 5: 4.7,
-47, 172 in dimension 4 and 9.7, 327, 2958 in dimension 8). The average of H heads drawn at random leaves an error of its
-square over H: the representation exists, and is out of reach by sampling.
+To expect: no limit. The root mean square of u, sqrt(sum N/lambda_l^2), grows with every degree. The average of H heads
+drawn at random leaves an error of its square over H: the representation exists, and is out of reach by sampling.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from rankwise.recipes.computed_figure import ComputedFigure
-from rankwise.recipes.curves import curve, curves
+from rankwise.recipes.curves import curves
 from rankwise.recipes.points import Point, Row, lines_of
-from rankwise.report import GUIDE, Panel, Picture, PlotAxis, Series, dots, legend_entry, ramp, smooth
+from rankwise.report import GUIDE, Panel, Picture, PlotAxis, Series, dots, legend_entry, smooth
 from rankwise.theory import average_of_heads, feature_weight, harmonic_dim, sign_eigenvalue, sign_energy, truncated_sign
 
-_QUIET = 0.03
-"""Standard error up to which a simulated point says something."""
+_QUIET = 0.03  # standard error up to which a simulated point says something
 _SIMULATED_ANGLES = (0.0, 30.0, 60.0, 80.0, 100.0, 120.0, 150.0, 180.0)
 
 
@@ -79,12 +78,11 @@ class _Representation(ComputedFigure[Settings]):
         u = PlotAxis(label=r"weight $u(\langle q, k\rangle)$", scale="symlog", ticks={**ticks, 0: "0"})
         f = PlotAxis(label=r"represented function of $\langle x, y\rangle$", low=-2.6, high=2.6)
         above, below = [], []
+        at: dict[str, Any] = {"shades": True, "x": "angle"}
         for dim, own in lines_of(points, "dim").items():
-            degrees, functions = lines_of(own, "degree").values(), []
-            weights = curves(own, "degree", "$L = {}$".format, shades=True, x="angle", y="weight", marker="")
-            for line, colour in zip(degrees, ramp(len(degrees)), strict=True):
-                functions.append(curve("", line, x="angle", y="represented", **smooth(colour)))
-                functions.append(curve("", line, x="angle", y="simulated", **dots(colour)))
+            weights = curves(own, "degree", "$L = {}$".format, y="weight", marker="", **at)
+            functions = curves(own, "degree", "".format, y="represented", marker="", **at)
+            functions += curves(own, "degree", "".format, y="simulated", marker="o", linestyle="", **at)
             sign = Series(label="sign", x=[0, 90, 90, 180], y=[1, 1, -1, -1], style=smooth(GUIDE, "--", 0.9))
             functions += [sign, legend_entry("average over heads", **dots(GUIDE))]
             above.append(Panel(title=f"$d = {dim}$", x=x, y=u, series=weights))

@@ -3,7 +3,7 @@
     rankwise reproduce select --preset laptop        (smoke: 4 s; laptop: 90 s on one core)
 
 A query is a code plus noise of length s. Points are hand-built heads of rank r (``selecting_head``) that are to choose
-what a head of full rank chooses, the nearest code; bars are the ranks that two standard errors allow. Lines are the
+what a head of full rank chooses, the nearest code; bars are standard errors. Lines are the
 exact rank that chooses the code which was copied (``selection_rank``). While the noise is small both are one, and rank
 grows like log N. At a noise s* (dotted) not even full rank can tell which code was copied; beyond it the nearest code
 is search among vectors that have nothing to do with the query, and takes nearly all d coordinates.
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from rankwise.nn import discriminant_directions
+from rankwise.nn import choices_by_rank, discriminant_directions
 from rankwise.recipes.computed_figure import ComputedFigure
 from rankwise.recipes.curves import curve
 from rankwise.recipes.points import Point, Row, Value, select
@@ -46,15 +46,6 @@ class Settings:
     noises: tuple[float, ...]
     samples: int
     fixed_noise: float = 0.5
-
-
-def choices(points: Float[Tensor, "B N D"], queries: Float[Tensor, "B D"]) -> Int[Tensor, "B D"]:
-    """What heads of every rank choose: ``argmax_j`` of the score over the first 1, 2, ..., D coordinates."""
-    scores, found = torch.zeros(points.shape[:2]), []
-    for coordinate, asked in zip(points.permute(2, 0, 1).contiguous(), queries.mT, strict=True):
-        scores.addcmul_(coordinate, asked[:, None])
-        found.append(scores.argmax(dim=1))
-    return torch.stack(found, dim=1)
 
 
 def rank_needed(right: Float[Tensor, " D"]) -> int:
@@ -134,7 +125,11 @@ def _measured(settings: Settings, codes: int, kind: str, noise: float | None) ->
         batch = task.sample(min(left, max(1, _NUMBERS_AT_ONCE // (codes * dim))), generator)
         assert batch.queries is not None
         queries = torch.randn(len(batch), dim, generator=generator) if kind == "search" else batch.queries[:, 0]
-        chosen = choices(batch.points, queries) if turn is None else choices(batch.points @ turn, queries @ turn)
+        chosen = (
+            choices_by_rank(batch.points, queries)
+            if turn is None
+            else choices_by_rank(batch.points @ turn, queries @ turn)
+        )
         right += (chosen == chosen[:, -1:]).float().sum(dim=0)
         left -= len(batch)
     right /= samples

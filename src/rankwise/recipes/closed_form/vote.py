@@ -3,9 +3,8 @@
     rankwise reproduce vote --preset laptop        (smoke: 5 s; laptop: 1 minute on one core)
 
 Lines are the quadrature of ``majority_accuracy``. Points are the hand-built two-layer network ``majority_vote`` on
-fresh data with several draws of its random heads, bars two standard errors between draws. To expect: one random head
-in dimension d is right with probability 1/2 + .254/sqrt d; for H >> d the wrong answers fall like sqrt(d/H)/2, so
-accuracy .9 / .95 / .99 takes 153 / 641 / 16,287 heads in dimension 8 and 1,461 / 6,147 / 156,153 in dimension 64.
+fresh data with several draws of its random heads, bars standard errors between draws. To expect: one random head in
+dimension d is right with probability 1/2 + .254/sqrt d; for H >> d the wrong answers fall like sqrt(d/H)/2.
 """
 
 from __future__ import annotations
@@ -87,26 +86,20 @@ class _Vote(ComputedFigure[Settings]):
             label = r"$\frac{1}{2}\sqrt{d/H}$" if dim == max(settings.dims) else ""
             right.append(Series(label=label, x=far, y=law, style=smooth(GUIDE, ":", 1.1)))
         heads = PlotAxis(label="heads $H$", scale="log")
-        panels = [
-            Panel(
-                title="accuracy: quadrature (lines), network (points)",
-                x=heads,
-                y=PlotAxis(label="probability to pick the nearer point", low=0.48, high=1.01),
-                series=left,
-                levels={f"{target:g}": target for target in _TARGETS},
-                level_side="left",
-                legend="lower right",
-            ),
-            Panel(
-                title="wrong answers and their law",
-                x=heads,
-                y=PlotAxis(label="probability to pick the other point", scale="log"),
-                series=right,
-                legend="lower left",
-            ),
-        ]
+        nearer = PlotAxis(label="probability to pick the nearer point", low=0.48, high=1.01)
+        other = PlotAxis(label="probability to pick the other point", scale="log")
+        accuracy = Panel(
+            title="accuracy: quadrature (lines), network (points)",
+            x=heads,
+            y=nearer,
+            series=left,
+            levels={f"{target:g}": target for target in _TARGETS},
+            level_side="left",
+            legend="lower right",
+        )
+        wrong = Panel(title="wrong answers and their law", x=heads, y=other, series=right, legend="lower left")
         title = "Majority vote of random rank-1 heads, two layers, two orthogonal points"
-        return Picture(title=title, panels=[panels], share_y=False, size=(4.3, 3.7))
+        return Picture(title=title, panels=[[accuracy, wrong]], share_y=False, size=(4.3, 3.7))
 
     def reading(self, settings: Settings, points: Sequence[Point]) -> list[str]:
         network, dim = self.tabled(points), settings.dims[0]
@@ -115,10 +108,9 @@ class _Vote(ComputedFigure[Settings]):
             "Two rank-1 layers do what one cannot, at the price of many heads.",
             "A share e of wrong answers takes about d / (4 e^2) heads.",
             f"Network and quadrature differ by at most {worst:.1f} standard errors here.",
-            *(
-                f"An accuracy of {target:g} in dimension {dim} takes {majority_heads_required(dim, target):,} heads."
-                for target in _TARGETS
-            ),
+        ] + [
+            f"An accuracy of {target:g} in dimension {dim} takes {majority_heads_required(dim, target):,} heads."
+            for target in _TARGETS
         ]
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 
 from rankwise.recipes.curves import counted, curves
-from rankwise.recipes.points import Point, comparison, lines_of, select
+from rankwise.recipes.points import Point, compared, lines_of, select
 from rankwise.recipes.tokens import images, language
 from rankwise.recipes.tokens.families import drawn_levels, task_of
 from rankwise.recipes.tokens.runs import TokenFigure, split_data
@@ -45,7 +45,8 @@ class _Depth(TokenFigure[Sizes]):
         for recipe, own in zip((language, images), split_data(data), strict=True):
             base = recipe.FIGURE.settings(settings.base)
             for layers in settings.layers:
-                yield from replace(base, layers=layers, sizes=(*settings.ranks, base.dim)).runs(own)
+                model = {**base.model, "layers": layers}
+                yield from replace(base, model=model, sizes=(*settings.ranks, model["dim"])).runs(own)
 
     def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
         """Whether the deepest model of each low rank reaches the shallowest of full rank, and what it costs."""
@@ -56,9 +57,8 @@ class _Depth(TokenFigure[Sizes]):
                 low = max(line, key=itemgetter("layers"))
                 if full is not None and rank < low["dim"] and low["layers"] > full["layers"]:
                     times = low["forward_flops"] / full["forward_flops"]
-                    found = comparison(low, full, "Depth wins", "Depth does not make up for rank")
-                    both = f"rank {rank} {_reached(low)}, full rank {_reached(full)} ({task_of(own).performance})"
-                    lines.append(f"{task}: {both}. {found} The deeper one takes {times:.2f} times the operations.")
+                    found = compared(low, full, "Depth wins", "Depth does not make up for rank", _shape)
+                    lines.append(f"{task}, error with {found} Depth takes {times:.2f} times the operations.")
         return lines
 
     def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
@@ -67,13 +67,16 @@ class _Depth(TokenFigure[Sizes]):
         return Picture(title=title, panels=[panels], share_y=False, size=(5.4, 4.0))
 
 
-def _reached(point: Point) -> str:
-    shown = f"{point.mean('performance'):.3f} ± {point.spread():.3f}"  # performance is the error, or 1 minus it
-    return f"with {counted(point['layers'], 'layer')} {shown}"
+def _shape(point: Point) -> str:
+    return f"{counted(point['layers'], 'layer')} of rank {point['rank']}"
 
 
 def _panel(points: Sequence[Point]) -> Panel:
     one, operations = points[0], [float(point["forward_flops"]) for point in points]
+
+    def label(rank: int) -> str:
+        return f"rank {rank}{' (full)' * (rank == one['dim'])}"
+
     ticks = {step * 10.0**power: f"{step}e{power}" for power in range(3, 12) for step in (1, 2, 5)}
     return Panel(
         title=f"{one['task']}: {counted(one['heads'], 'head')}, d = {one['dim']}",
@@ -83,14 +86,7 @@ def _panel(points: Sequence[Point]) -> Panel:
             ticks={at: name for at, name in ticks.items() if min(operations) / 2 <= at <= 2 * max(operations)},
         ),
         y=PlotAxis(label=task_of(points).performance),
-        series=curves(
-            points,
-            "rank",
-            lambda rank: f"rank {rank}{' (full)' * (rank == one['dim'])}",
-            x="forward_flops",
-            y="performance",
-            notes="layers",
-        ),
+        series=curves(points, "rank", label, x="forward_flops", y="performance", notes="layers"),
         levels=drawn_levels(points),
         legend="best",
     )

@@ -27,16 +27,15 @@ class Family(Settings):
 
     task: Callable[[str | None], TaskSpec]
     """The task on the user's own data, if any, which it reads and checks."""
-    dim: int
-    layers: int
-    heads: int
+    model: Mapping[str, int]
+    """``dim``, ``layers`` and ``heads``."""
     sizes: tuple[int, ...]
     budget: Budget
 
     def runs(self, data: str | None) -> list[RunSpec]:
         """Every size."""
-        task, shape = self.task(data), {"dim": self.dim, "layers": self.layers, "heads": self.heads}
-        return [token_run(task, self.budget, **shape, rank=size) for size in self.sizes]
+        task = self.task(data)
+        return [token_run(task, self.budget, **self.model, rank=size) for size in self.sizes]
 
 
 class FamilyFigure(TokenFigure[S]):
@@ -98,7 +97,8 @@ class OneFamilyFigure(FamilyFigure[Family]):
         for colour, point in zip(ramp(len(few)), few, strict=True):
             y, style = [point.mean(time) for time in times], {"color": colour, "marker": "."}
             during.append(Series(label=str(point["size"]), x=shares, y=y, style=style))
-        rank, random = PlotAxis(label="attention rank / n, mean over heads", low=0, high=1.02), random_rank(points)
+        rank, n = PlotAxis(label="attention rank / n, mean over heads", low=0, high=1.02), points[0]["points"]
+        random = {"random hardmax heads": hardmax_rank_mean(n, points[0]["mask"]) / n}  # independent random scores
         after = Panel(title="attention rank", x=size, y=rank, series=ranks, guides=random, legend="best")
         through = Panel(
             title="hardmax rank during training",
@@ -118,12 +118,6 @@ def task_of(points: Sequence[Point]) -> type[TaskSpec]:
     """The kind of task that all have."""
     name = points[0]["task"]
     return TaskSpec.by_name(name)[name]
-
-
-def random_rank(points: Sequence[Point]) -> dict[str, float]:
-    """The mean hardmax rank over n of heads with independent random scores under this task's mask, as a guide."""
-    tokens = points[0]["points"]
-    return {"random hardmax heads": hardmax_rank_mean(tokens, points[0]["mask"]) / tokens}
 
 
 def knee_of(points: Sequence[Point], column: str) -> Knee:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from rankwise.recipes.curves import curve, heads_of, profile, ticked
-from rankwise.recipes.points import Point, Value, comparison, select
+from rankwise.recipes.points import Point, Value, compared, select
 from rankwise.recipes.trained_figure import Settings, TrainedFigure
 from rankwise.report import GUIDE, Panel, Picture, PlotAxis, Series, smooth
 from rankwise.spec import InContextSpec, RunSpec
@@ -24,10 +24,8 @@ from rankwise.sweep import TrainedRun
 from rankwise.tasks import baseline_curves
 from rankwise.train import Budget, token_run
 
-_BESIDE = 2
-"""How many learners without training are drawn: the best ones."""
-_CURVES = 4
-"""How many shapes have a curve of their own."""
+_BESIDE = 2  # the best learners without training are drawn
+_CURVES = 4  # some shapes have a curve of their own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +70,12 @@ class _InContext(TrainedFigure[Sizes]):
             high, low = ([p for p in own if (p["rank"] < task.dim) == below] for below in (False, True))
             if high and low:
                 best, other = (min(some, key=lambda point: point.error) for some in (high, low))
-                found = comparison(best, other, "Rank below the input dimension hurts", "Rank below it does not hurt")
-                both = f"{best.told()} with {heads_of(best)}, the best below it {other.told()} with {heads_of(other)}"
-                lines.append(f"{task.function}: the best rank of at least the input dimension has {both}. {found}")
+                verdicts = ("Rank below the input dimension hurts", "Rank below it does not hurt")
+                found = compared(best, other, *verdicts, heads_of)
+                lines.append(f"{task.function}, the best rank of at least the input dimension and below it: {found}")
             if len(own) > 1:
-                first, last = own[0], own[-1]
-                found = comparison(first, last, "Fewer heads win", "More heads win")
-                both = f"{heads_of(first)}: {first.told()}; {heads_of(last)}: {last.told()}"
-                lines.append(f"{task.function}, {both}. {found}")
+                found = compared(own[0], own[-1], "Fewer heads win", "More heads win", heads_of)
+                lines.append(f"{task.function}, {found}")
             beside = [f"{name} {fmean(line):.3g}" for name, line in _beside(task, settings).items()]
             lines.append(f"{task.function}, without training: {', '.join(beside)}. All are means over the prompt.")
         return lines

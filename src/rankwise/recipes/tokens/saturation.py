@@ -77,7 +77,8 @@ class _Saturation(FamilyFigure[Lengths]):
                 low, high = knee_of(first, column), knee_of(last, column)
                 grown = f"head dim {low} at n = {min(lengths)}, {high} at n = {max(lengths)}"
                 lines.append(f"{task}, knee of {KNEES[column]}: {grown}.")
-            agree = [n for n, own in lengths.items() if _agree(own)]
+            knees = {n: (knee_of(line, "performance"), knee_of(line, "hardmax_end")) for n, line in lengths.items()}
+            agree = [n for n, (performance, rank) in knees.items() if performance.agrees_with(rank)]
             where = f"at n = {', '.join(map(str, agree))}" if agree else "at no n"
             lines[-2] += f" Its range over seeds and that of performance overlap {where}."
             lines[-1] += f" The quadrature for random heads: {quadrature(first)} and {quadrature(last)}."
@@ -88,10 +89,6 @@ class _Saturation(FamilyFigure[Lengths]):
         rows = [_row(task, own) for task, own in lines_of(points, "task").items()]
         title = "Saturation over n: attention rank and performance against the head dimension, and their knees"
         return Picture(title=title, panels=rows, share_y=False, size=(3.7, 3.7))
-
-
-def _agree(points: Sequence[Point]) -> bool:
-    return knee_of(points, "performance").agrees_with(knee_of(points, "hardmax_end"))
 
 
 def _row(task: str, points: Sequence[Point]) -> list[Panel]:
@@ -132,23 +129,20 @@ def quadrature(points: Sequence[Point]) -> int:
     return saturation_dim(points[0]["points"], mask=points[0]["mask"]).value
 
 
-def _smoke() -> Lengths:
-    text, picture = language.FIGURE.settings("smoke"), replace(images.FIGURE.settings("smoke"), sizes=(1, 4))
-    coarse = replace(picture, task=partial(images.digits, shift=0, patch=4, mnist_patch=7))
-    return Lengths(texts=_of_lengths(text, (8, 16), 256, (1, 4)), pictures=[coarse, picture], seeds=1)
-
-
-def _laptop() -> Lengths:
-    """At 64 tokens and 16 patches the runs are those of ``language`` and ``images``."""
-    text, picture = language.FIGURE.settings("laptop"), replace(images.FIGURE.settings("laptop"), sizes=_SIZES)
-    fine = replace(picture, task=partial(images.digits, shift=1, patch=1, mnist_patch=2))
-    return Lengths(texts=_of_lengths(text, (32, 64, 128, 256), 2048, _SIZES), pictures=[picture, fine])
-
-
-def _full() -> Lengths:
-    text, picture = language.FIGURE.settings("full"), images.FIGURE.settings("full")
-    patches = [replace(picture, task=partial(images.mnist, shift=2, patch=patch)) for patch in (7, 4, 2)]
-    return Lengths(texts=_of_lengths(text, (64, 256, 1024), 64 * 256, text.sizes), pictures=patches)
-
-
-FIGURE = _Saturation(smoke=_smoke(), laptop=_laptop(), full=_full())
+_text, _picture = language.FIGURE.settings, images.FIGURE.settings
+_tiny, _small = replace(_picture("smoke"), sizes=(1, 4)), replace(_picture("laptop"), sizes=_SIZES)
+FIGURE = _Saturation(
+    smoke=Lengths(
+        texts=_of_lengths(_text("smoke"), (8, 16), 256, (1, 4)),
+        pictures=[replace(_tiny, task=partial(images.digits, shift=0, patch=4, mnist_patch=7)), _tiny],
+        seeds=1,
+    ),
+    laptop=Lengths(  # at 64 tokens and 16 patches the runs are those of language and images
+        texts=_of_lengths(_text("laptop"), (32, 64, 128, 256), 2048, _SIZES),
+        pictures=[_small, replace(_small, task=partial(images.digits, shift=1, patch=1, mnist_patch=2))],
+    ),
+    full=Lengths(
+        texts=_of_lengths(_text("full"), (64, 256, 1024), 64 * 256, _text("full").sizes),
+        pictures=[replace(_picture("full"), task=partial(images.mnist, shift=2, patch=p)) for p in (7, 4, 2)],
+    ),
+)
