@@ -87,7 +87,7 @@ class _Select(ComputedFigure[Settings]):
         return [
             f"Without noise, every doubling of the codes takes {(high - low) / math.log2(last / first):.2f} more rank.",
             f"{first} codes take rank {low}; {last} codes take rank {high} of {settings.dim}.",
-            f"Search among vectors that know nothing of the query takes rank {min(search)} or more.",
+            f"Search among vectors that know nothing of the query takes rank {min(search)} at least.",
             f"Even full rank loses the copied one of {first} codes from noise {limits[first]:.2f} on, "
             f"and one of {last} from {limits[last]:.2f}.",
             f"Below .8 of that noise measured and exact rank differ by at most {off}.",
