@@ -19,7 +19,7 @@ from rankwise.spec import RunSpec
 
 
 class _Cliff(TrainedFigure[Sphere]):
-    """Error against rank for a few heads, logarithmic left (the fall) and linear right (where it begins)."""
+    """Error against rank for a few heads."""
 
     name = "cliff"
     keys = ("heads", "rank")
@@ -47,10 +47,9 @@ class _Cliff(TrainedFigure[Sphere]):
     def picture(self, settings: Sphere, points: Sequence[Point]) -> Picture:
         series = curves(points, "heads", lambda heads: counted(heads, "head"), x="rank")
         x = PlotAxis(label="rank of a head", ticks=apart(reversed(lines_of(points, "rank")), settings.dim / 16))
-        left = Panel(title="error, logarithmic", x=x, y=ERROR, series=series, levels=settings.levels)
-        right = Panel(title="error, linear", x=x, y=PlotAxis(low=0), series=series)
-        title = f"The cliff: {settings.place}, one layer"
-        return Picture(title=title, panels=[[left, right]], legend="right", share_y=False)
+        panel = Panel(x=x, y=ERROR, series=series, levels=settings.levels)
+        title = f"One layer that finds the {settings.place}"
+        return Picture(title=title, panels=[[panel]], legend="right", size=(6.4, 4.0))
 
 
 _FULL_RANKS = (32, 36, 40, 44, 48, 52, 56, 58, 60, 61, 62, 63, 64)
