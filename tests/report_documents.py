@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from rankwise.audit.comparison import Comparison, FormChange, HeadChange, LayerChange
 from rankwise.audit.report import (
     AtDistance,
     AttentionBaseline,
@@ -143,3 +144,24 @@ def choice(ranks=(2, 8, 32)):
     found = BudgetSearch(kind="parameters", amount=32768, shapes=shapes)
     return Choice(rankwise="0", preset="smoke", text="a.txt", sha256="0" * 64, dim=64, layers=2, context=64,
                   searches=(found, replace(found, kind="cache", amount=512)))  # fmt: skip
+
+
+def comparison():
+    """Two layers of four heads; QK of head h moved in h directions, OV is known in the first layer alone."""
+
+    def form(directions):
+        ranks = Ranks(numerical=8, effective=6.0, stable=4.0, energy_90=6, energy_99=8)
+        moved = directions / 10
+        return FormChange(ranks, ranks, change=moved + 0.01, rounding=0.01, beyond=moved, directions=directions)
+
+    heads = [HeadChange(head, head, form(head), form(0)) for head in range(4)]
+    layers = [LayerChange("decoder", 0, 8, 8, tuple(heads))]
+    layers.append(LayerChange("decoder", 1, 8, 8, tuple(replace(head, ov=None) for head in heads)))
+    return Comparison(
+        first="<i>base</i>",
+        second="tuned",
+        first_storage={"F32": 8},
+        second_storage={"Q8_0": 8},
+        layers=tuple(layers),
+        notes=("biases are not compared",),
+    )

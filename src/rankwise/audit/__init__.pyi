@@ -2,6 +2,10 @@ from .attention import attention_report as attention_report
 from .attention import measure_attention as measure_attention
 from .audit import audit_weights as audit_weights
 from .audit import report_without_weights as report_without_weights
+from .comparing import compare_weights as compare_weights
+from .comparison import Comparison as Comparison
+from .comparison import FormChange as FormChange
+from .comparison import LayerChange as LayerChange
 from .mask_baseline import barrier as barrier
 from .mask_baseline import seen_mask as seen_mask
 from .random_scores import ScoreRanks as ScoreRanks
