@@ -89,8 +89,9 @@ def test_directions_that_mean_nothing_one_by_one_are_named_with_the_rule(audited
 
 def test_keys_and_values_as_one_vector_by_weights_and_on_texts(audited):
     script = (
-        "return [...document.querySelectorAll('#audit-body table')].filter(t => /weights|texts/.test(t.caption.textContent))"
-        ".map(t => [t.caption.textContent, t.tBodies[0].rows[0].innerText.split(/\\s*\\t\\s*/)])"
+        "return [...document.querySelectorAll('#audit-body table')]"
+        ".filter(table => /weights|texts/.test(table.caption.textContent))"
+        ".map(table => [table.caption.textContent, [...table.tBodies[0].rows[0].cells].map(cell => cell.textContent)])"
     )
     tables = dict(audited.execute_script(script))
     assert tables["By weights"] == ["decoder 0", "64", "7", "13", "51.5"]
