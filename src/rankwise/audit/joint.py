@@ -5,7 +5,7 @@ A cache keeps x = [k; v] of every token, all key heads together, before norms of
 isotropic; on texts, x is what the model makes of them, around its mean. Energy is no loss: what a latent costs is
 measured by ``rankwise reduce``.
 
-Legend: n coordinates of x, D of its input, T tokens.
+Legend: n coordinates of x, D of its input, T tokens, S = min(n, D or T) singular values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rankwise.audit.report import JointSpectrum
 from rankwise.errors import InvalidInputError
-from rankwise.measure import effective_rank, energy_rank, joint_singular_values
+from rankwise.measure import effective_rank, energy_rank, joint_gram
 from rankwise.models import (
     AttentionCall,
     LayerRef,
@@ -28,6 +28,7 @@ from rankwise.models import (
     as_source,
     place,
 )
+from rankwise.nn import one_thread
 
 _DRAWN = 512
 """Random weights are drawn on at most so many inputs: shares of energy depend on proportions, not on sizes."""
@@ -42,10 +43,12 @@ def joint_of_weights(stored: LayerWeights) -> JointSpectrum | None:
     gain = None if stored.key_norm is None else stored.key_norm.gain
     keys, values = (block.reshape(-1, block.shape[-1]) for block in (stored.k, stored.v))
     weight = np.concatenate((keys, values))
-    found = joint_singular_values(
-        torch.from_numpy(weight if gain is None else weight * gain).mT, (len(keys), len(values))
+    folded = torch.from_numpy(weight if gain is None else weight * gain)
+    return _spectrum(
+        joint_gram(folded.mT, (len(keys), len(values))),
+        len(weight),
+        random=_random_shares(len(weight), weight.shape[1], gain),
     )
-    return _spectrum(found, len(weight), random=_random_shares(len(weight), weight.shape[1], gain))
 
 
 def _random_shares(n: int, dim: int, gain: Float[np.ndarray, " D"] | None) -> tuple[float, float]:
@@ -56,7 +59,8 @@ def _random_shares(n: int, dim: int, gain: Float[np.ndarray, " D"] | None) -> tu
     rng = np.random.default_rng([n, dim])
     draws = max(1, _DRAWN // count)
     drawn = torch.from_numpy(rng.normal(size=(draws, count, size)) * sample)
-    values = torch.linalg.svdvals(drawn)
+    with one_thread():
+        values = torch.linalg.svdvals(drawn)
     ninety, most = (
         float(energy_rank(singular_values=values, fraction=fraction).double().mean()) / count
         for fraction in (0.9, 0.99)
@@ -65,8 +69,10 @@ def _random_shares(n: int, dim: int, gain: Float[np.ndarray, " D"] | None) -> tu
 
 
 def _spectrum(
-    values: Float[Tensor, " S"], n: int, *, random: tuple[float, float] | None = None, tokens: int | None = None
+    gram: Float[Tensor, "S S"], n: int, *, random: tuple[float, float] | None = None, tokens: int | None = None
 ) -> JointSpectrum:
+    with one_thread():  # several wait for each other
+        values = torch.linalg.eigvalsh(gram).clamp_min(0).sqrt().flip(0)
     return JointSpectrum(
         numbers=n,
         effective=float(effective_rank(singular_values=values)),
@@ -108,7 +114,7 @@ class JointSamples:
         if index not in self.samples:
             return None
         x = torch.cat(self.samples.pop(index)).double()
-        return _spectrum(joint_singular_values(x - x.mean(0), self.parts[index]), x.shape[1], tokens=len(x))
+        return _spectrum(joint_gram(x - x.mean(0), self.parts[index]), x.shape[1], tokens=len(x))
 
 
 def _projected(
