@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from rankwise.audit.comparison import Comparison, FormChange, HeadChange, LayerChange
 from rankwise.audit.report import (
     AtDistance,
     AttentionBaseline,
@@ -13,6 +14,7 @@ from rankwise.audit.report import (
     ChanceInterval,
     GroupReport,
     HeadReport,
+    JointSpectrum,
     LayerReport,
     NotAudited,
     Overlap,
@@ -40,8 +42,14 @@ def audit_report(layers=3, heads=4, rank=8, dim=32, model="<i>model</i>"):
         return HeadReport(
             head=head, kv_head=head, qk=ranks(layer, head), qk_with_bias=None, ov=ranks(layer, head), qk_norm=1.0,
             ov_norm=1.0, at_distance=(AtDistance(distance=1, effective=2.0, energy_90=3),),
-            qk_singular_values=spectrum, ov_singular_values=spectrum,
+            qk_singular_values=spectrum, ov_singular_values=spectrum, qk_near_equal=((2, 3), (6, 8)),
         )  # fmt: skip
+
+    def joint(**more):
+        values = tuple(2.0**-at for at in range(dim))
+        return JointSpectrum(
+            numbers=2 * heads * rank, effective=9.5, energy_90=7, energy_99=13, singular_values=values, **more
+        )
 
     def layer_report(layer):
         pair = Overlap(
@@ -53,6 +61,7 @@ def audit_report(layers=3, heads=4, rank=8, dim=32, model="<i>model</i>"):
             qk_baseline=baseline, ov_baseline=baseline,
             head_reports=tuple(head_report(layer, head) for head in range(heads)),
             groups=(GroupReport(kv_head=0, heads=(0,), qk=ranks(layer, 0)),), pairs=6, overlaps=(pair,),
+            joint=joint(random_90=40.0, random_99=51.5),
         )  # fmt: skip
 
     def attention(layer):
@@ -60,7 +69,7 @@ def audit_report(layers=3, heads=4, rank=8, dim=32, model="<i>model</i>"):
         means = [{"hardmax_rank": 3.0 + head, "effective_rank": 2.0, "sink_share": 0.1 * head} for head in range(heads)]
         return AttentionOfLayer(
             index=layer, name=f"h.{layer}", mask="causal", window=None, cross_attention=False,
-            queries=16, keys=16, head_dim=rank, baseline=baseline, remark=None,
+            queries=16, keys=16, head_dim=rank, baseline=baseline, remark=None, joint=joint(tokens=32),
             heads=tuple(
                 AttentionOfHead(head=head, key_head=head, fixed_share=0.5, mean=mean, spread=dict.fromkeys(mean, 0.1))
                 for head, mean in enumerate(means)
@@ -143,3 +152,24 @@ def choice(ranks=(2, 8, 32)):
     found = BudgetSearch(kind="parameters", amount=32768, shapes=shapes)
     return Choice(rankwise="0", preset="smoke", text="a.txt", sha256="0" * 64, dim=64, layers=2, context=64,
                   searches=(found, replace(found, kind="cache", amount=512)))  # fmt: skip
+
+
+def comparison():
+    """Two layers of four heads; QK of head h moved in h directions, OV is known in the first layer alone."""
+
+    def form(directions):
+        ranks = Ranks(numerical=8, effective=6.0, stable=4.0, energy_90=6, energy_99=8)
+        moved = directions / 10
+        return FormChange(ranks, ranks, change=moved + 0.01, rounding=0.01, beyond=moved, directions=directions)
+
+    heads = [HeadChange(head, head, form(head), form(0)) for head in range(4)]
+    layers = [LayerChange("decoder", 0, 8, 8, tuple(heads))]
+    layers.append(LayerChange("decoder", 1, 8, 8, tuple(replace(head, ov=None) for head in heads)))
+    return Comparison(
+        first="<i>base</i>",
+        second="tuned",
+        first_storage={"F32": 8},
+        second_storage={"Q8_0": 8},
+        layers=tuple(layers),
+        notes=("biases are not compared",),
+    )

@@ -81,6 +81,23 @@ def test_a_cell_leads_to_its_spectrum(audited):
     assert audited.execute_script(titles)[1] == "decoder 1, head 1"
 
 
+def test_directions_that_mean_nothing_one_by_one_are_named_with_the_rule(audited):
+    text = audited.execute_script("return document.querySelector('#audit-body').textContent")
+    assert "neighbours lie within 1 % and a change of the weights by that much turns them into each other" in text
+    assert "QK 2 to 3, 6 to 8." in text
+
+
+def test_keys_and_values_as_one_vector_by_weights_and_on_texts(audited):
+    script = (
+        "return [...document.querySelectorAll('#audit-body table')]"
+        ".filter(table => /weights|texts/.test(table.caption.textContent))"
+        ".map(table => [table.caption.textContent, [...table.tBodies[0].rows[0].cells].map(cell => cell.textContent)])"
+    )
+    tables = dict(audited.execute_script(script))
+    assert tables["By weights"] == ["decoder 0", "64", "7", "13", "51.5"]
+    assert tables["On the texts"] == ["block 0", "64", "7", "13", "32"]
+
+
 def test_names_stay_text_and_advice_is_there(audited):
     text = audited.execute_script("return document.querySelector('main').textContent")
     assert "Audit of <i>model</i>" in text

@@ -33,6 +33,7 @@ def reader_files(directory: Path) -> Path:
     model = saved(_tiny_model(), directory / "DIR")
     _byte_tokenizer().save_pretrained(model)
     shutil.copytree(model, directory / "all-MiniLM-L6-v2")
+    saved(_tiny_model(seed=1), directory / "TUNED")
     config = json.loads((model / "config.json").read_text())
     (directory / "config.json").write_text(json.dumps(config))
     (directory / "grid.toml").write_text(to_toml(seeds_sweep(2)))
@@ -48,9 +49,11 @@ def reader_files(directory: Path) -> Path:
     return directory
 
 
-def _tiny_model():
+def _tiny_model(seed=0):
     ends = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-    return tiny_language_model("gpt2", vocab_size=260, n_positions=256, n_embd=DIM, n_head=2, n_layer=2, **ends)
+    return tiny_language_model(
+        "gpt2", seed=seed, vocab_size=260, n_positions=256, n_embd=DIM, n_head=2, n_layer=2, **ends
+    )
 
 
 def _byte_tokenizer():

@@ -6,11 +6,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
+from rankwise.api.comparing import Comparing
 from rankwise.api.models import in_memory, pieces_of, running
 from rankwise.api.result import Result, Rows
 from rankwise.audit import AuditReport, Ranks
+from rankwise.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -96,8 +98,13 @@ class Auditing(Result):
             print_attention(self.report.attention)
 
 
+Model: TypeAlias = "nn.Module | str | Path"
+
+
+@overload
 def audit(
-    model: nn.Module | str | Path,
+    model: Model,
+    other: None = None,
     *,
     names: TensorNames | Mapping[str, Any] | None = None,
     config: Path | str | None = None,
@@ -107,11 +114,38 @@ def audit(
     tokenizer: Any = None,
     length: int | None = None,
     pieces: int = 8,
-) -> Auditing:
+) -> Auditing: ...
+
+
+@overload
+def audit(
+    model: Model,
+    other: Model,
+    *,
+    names: TensorNames | Mapping[str, Any] | None = None,
+    config: Path | str | None = None,
+    download: bool = False,
+) -> Comparing: ...
+
+
+def audit(
+    model: Model,
+    other: Model | None = None,
+    *,
+    names: TensorNames | Mapping[str, Any] | None = None,
+    config: Path | str | None = None,
+    download: bool = False,
+    text: str | Path | Sequence[str | Path] | None = None,
+    tokens: Tensor | str | Path | None = None,
+    tokenizer: Any = None,
+    length: int | None = None,
+    pieces: int = 8,
+) -> Auditing | Comparing:
     """The ranks of every head's QK and OV forms beside those of random weights; ``rankwise audit`` does the same.
 
     - ``model``: A module in memory (of ``transformers``, or any with ``names``), a folder, a .safetensors or .gguf
       file, or a name on the hub (with ``download``).
+    - ``other``: A second model of the same shape; then the answer is what differs, head by head.
     - ``names``: Where a layout is not known: the names of its tensors, a ``TensorNames`` or its fields, such as
       ``{"q": "blocks.{layer}.wq", "k": "blocks.{layer}.wk", "heads": 8}``.
     - ``config``: The config.json of a single safetensors file.
@@ -122,17 +156,16 @@ def audit(
     - ``length``: Tokens of a piece of text; 256 if not given.
     - ``pieces``: How many pieces of text at most.
     """
-    from rankwise.audit import audit_weights
-    from rankwise.models import TensorNames, as_source, open_model, place
+    from rankwise.audit import audit_weights, compare_weights
+    from rankwise.models import TensorNames, place
 
-    source: TensorSource
-    if in_memory(model):
-        source = as_source(model)  # type: ignore[arg-type]
-        to_run: Any = model
-    else:
-        opened = open_model(model, config=config, download=download)  # type: ignore[arg-type]
-        source, to_run = opened, opened.path
     asked = TensorNames(**names) if isinstance(names, Mapping) else names
+    source, to_run = _opened(model, config, download)
+    if other is not None:
+        if text is not None or tokens is not None:
+            raise InvalidInputError("text, tokens: expected one model to run, got two to compare")
+        second, _ = _opened(other, config, download)
+        return Comparing(compare_weights(source, second, (place(source, asked), place(second, asked))))
     report = audit_weights(source, place(source, asked))
     if text is None and tokens is None:
         return Auditing(report)
@@ -145,6 +178,16 @@ def audit(
         layers = measure_attention(runs, read.tokens)
     attention = attention_report(layers, texts=len(read.tokens), source=read.sources, sanity=sanity)
     return Auditing(replace(report, attention=attention))
+
+
+def _opened(model: Model, config: Path | str | None, download: bool) -> tuple[TensorSource, nn.Module | Path]:
+    """Where its tensors are read, and what is run."""
+    from rankwise.models import as_source, open_model
+
+    if in_memory(model):
+        return as_source(model), model  # type: ignore[arg-type, return-value]
+    opened = open_model(model, config=config, download=download)  # type: ignore[arg-type]
+    return opened, opened.path
 
 
 def _ranks(form: str, ranks: Ranks) -> dict[str, float]:

@@ -2,6 +2,12 @@ from .attention import attention_report as attention_report
 from .attention import measure_attention as measure_attention
 from .audit import audit_weights as audit_weights
 from .audit import report_without_weights as report_without_weights
+from .comparing import compare_weights as compare_weights
+from .comparison import Comparison as Comparison
+from .comparison import FormChange as FormChange
+from .comparison import LayerChange as LayerChange
+from .identifiable import NEAR as NEAR
+from .identifiable import not_identifiable as not_identifiable
 from .mask_baseline import barrier as barrier
 from .mask_baseline import seen_mask as seen_mask
 from .random_scores import ScoreRanks as ScoreRanks
@@ -13,6 +19,7 @@ from .report import AttentionReport as AttentionReport
 from .report import AuditReport as AuditReport
 from .report import Baseline as Baseline
 from .report import HeadReport as HeadReport
+from .report import JointSpectrum as JointSpectrum
 from .report import LayerReport as LayerReport
 from .report import Ranks as Ranks
 from .report import read_report as read_report

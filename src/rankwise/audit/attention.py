@@ -27,8 +27,15 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from rankwise.audit.joint import JointSamples
 from rankwise.audit.mask_baseline import SeenMask, barrier, random_head_rank, seen_mask
-from rankwise.audit.report import AttentionBaseline, AttentionOfHead, AttentionOfLayer, AttentionReport
+from rankwise.audit.report import (
+    AttentionBaseline,
+    AttentionOfHead,
+    AttentionOfLayer,
+    AttentionReport,
+    JointSpectrum,
+)
 from rankwise.measure import effective_rank, energy_rank, hardmax_rank, numerical_rank, stable_rank
 from rankwise.models import AttentionCall, RunningModel, RunSanity, texts_a_pass
 from rankwise.nn import FactoredMatrix
@@ -78,6 +85,8 @@ class LayerAttention:
     """By name, values [texts][heads]."""
     patterns: list[_Pattern] = field(default_factory=list)
     """One per pass of two or more texts."""
+    joint: JointSpectrum | None = None
+    """Keys and values as one vector; None where they are not known."""
 
     @property
     def heads(self) -> int:
@@ -119,6 +128,7 @@ def measure_attention(
 ) -> list[LayerAttention]:
     """Every block's heads on every text; ``progress`` counts blocks."""
     layers: list[LayerAttention] = []
+    samples = JointSamples(running)
     chunks = tokens.split(_texts_together(running, tokens))
     blocks = len(running.attention_names())
     for number, chunk in enumerate(chunks):
@@ -127,9 +137,12 @@ def measure_attention(
             if call.index == len(layers):
                 layers.append(_described(call))
             _measure(layers[call.index], call)
+            samples.add(call)
             progress("run on texts", before + call.index + 1, blocks * len(chunks))
 
         running.watch(chunk, visit)
+    for layer in layers:
+        layer.joint = samples.spectrum(layer.index)
     return layers
 
 
@@ -278,6 +291,7 @@ def _of_layer(layer: LayerAttention) -> AttentionOfLayer:
             uniform_entropy=layer.uniform_entropy,
         ),
         remark=layer.remark,
+        joint=layer.joint,
         heads=tuple(
             AttentionOfHead(
                 head=head,

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from rankwise.audit.baseline import Side, baseline, ov_sides, qk_sides
+from rankwise.audit.identifiable import near_equal
+from rankwise.audit.joint import joint_of_weights
 from rankwise.audit.overlap import overlaps
 from rankwise.audit.report import (
     LATENT_NOTE,
@@ -79,6 +81,7 @@ def _audit_layer(stored: LayerWeights, *, heads_of_model: int, pairs_of_model: i
     """Measure one layer; the two counts widen the intervals so that they hold for the whole model."""
     ref = stored.ref
     qk_random, ov_random = qk_sides(stored), ov_sides(stored)
+    joint = joint_of_weights(stored)
     weights = stored.folded()
     del stored
     qk = qk_forms(weights)
@@ -91,6 +94,7 @@ def _audit_layer(stored: LayerWeights, *, heads_of_model: int, pairs_of_model: i
     ov_overlaps = () if ov is None else overlaps(ov, "OV", pairs_of_model=pairs_of_model)
     values = None if ov is None else ov.singular_values
     ov_ranks = [None] * ref.heads if ov is None else ranks_of(ov.singular_values, max(ov.sizes))
+    ov_near_equal = [()] * ref.heads if ov is None else near_equal(ov.singular_values)
     return LayerReport(
         part=ref.part,
         layer=ref.layer,
@@ -117,6 +121,7 @@ def _audit_layer(stored: LayerWeights, *, heads_of_model: int, pairs_of_model: i
                 ov=ov_ranks[head],
                 ov_norm=None if values is None else float(values[head].norm()),
                 ov_singular_values=None if values is None else tuple(values[head].tolist()),
+                ov_near_equal=ov_near_equal[head],
             )
             for head, report in enumerate(qk_reports)
         ),
@@ -124,6 +129,7 @@ def _audit_layer(stored: LayerWeights, *, heads_of_model: int, pairs_of_model: i
         pairs=ref.heads * (ref.heads - 1) // 2,
         overlaps=qk_overlaps + ov_overlaps,
         latent=_latent_shape(ref),
+        joint=joint,
     )
 
 
@@ -144,7 +150,7 @@ def _latent_shape(ref: LayerRef) -> LatentShape | None:
 def _qk_reports(weights: LayerWeights, qk: Forms) -> list[HeadReport]:
     """Each head's report, its OV part still open."""
     ref, size = weights.ref, max(qk.sizes)
-    biased = _biased(weights, qk)
+    biased, alike = _biased(weights, qk), near_equal(qk.singular_values)
     with_bias = [None] * ref.heads if biased is None else ranks_of(biased, size + 1)
     distances = []
     for distance in _DISTANCES if ref.rope is not None else ():
@@ -165,6 +171,7 @@ def _qk_reports(weights: LayerWeights, qk: Forms) -> list[HeadReport]:
             ),
             qk_singular_values=tuple(qk.singular_values[head].tolist()),
             ov_singular_values=None,
+            qk_near_equal=alike[head],
         )
         for head, ranks in enumerate(ranks_of(qk.singular_values, size))
     ]

@@ -83,6 +83,11 @@ class HeadReport:
     """Of QK, without ``scale``; the largest first."""
     ov_singular_values: tuple[float, ...] | None
     """The largest first; None like ``ov``."""
+    qk_near_equal: tuple[tuple[int, int], ...] = ()
+    """Runs of singular values of QK, each within 1 % of the next, as numbers of first and last from 1: of such a run
+    only the span is identifiable, no direction in it."""
+    ov_near_equal: tuple[tuple[int, int], ...] = ()
+    """The same of OV."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,25 @@ class Overlap:
     right_random: float
     redundant: bool
     """Both sides above one half and above chance (jointly over all pairs of the model, 1 %)."""
+
+
+@dataclass(frozen=True)
+class JointSpectrum:
+    """Keys and values of all heads of a layer as one vector, both counting alike; what a latent of them would hold."""
+
+    numbers: int
+    """Coordinates of keys and values together, what a cache keeps per token."""
+    effective: float
+    energy_90: int
+    """Numbers of a latent that holds 90 % of the energy."""
+    energy_99: int
+    singular_values: tuple[float, ...]
+    """The largest first."""
+    random_90: float | None = None
+    """What random weights behind the same gains need for 90 %; None on texts."""
+    random_99: float | None = None
+    tokens: int | None = None
+    """How many tokens were seen; None by weights."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +192,10 @@ class LayerReport:
     """Output-value ranks of random weights without the gains of norms."""
     latent: LatentShape | None = None
     """The sizes of latent attention, None for any other and in reports written before they were kept."""
+
+    joint: JointSpectrum | None = None
+    """Keys and values as one vector, by weights; None where they are not known or have a latent, and in older
+    reports."""
 
     @property
     def name(self) -> str:
@@ -225,6 +253,9 @@ class AttentionOfLayer:
     """What the numbers do not show."""
     heads: tuple[AttentionOfHead, ...]
     """Ranks of each head's attention."""
+    joint: JointSpectrum | None = None
+    """Keys and values as one vector, on these texts; None where they are not known or have a latent, and in older
+    reports."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ Legend: H heads, G kv_heads, R rank, A, B input coordinates of the two sides, S 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -78,22 +79,69 @@ class Forms:
         return without_noise(values[:, : min(left.shape[-1], *(size + 1 for size in self.sizes))], left, shared)
 
 
+class Factors(NamedTuple):
+    """The forms ``left_h^T right_g`` of all heads, or ``left_map^T left_h^T right_g right_map`` behind shared maps."""
+
+    left: Float[np.ndarray, "H R A"]
+    right: Float[np.ndarray, "G R B"]
+    left_map: Float[np.ndarray, "A D"] | None = None
+    right_map: Float[np.ndarray, "B C"] | None = None
+
+    @property
+    def group(self) -> int:
+        """Left heads per right head."""
+        return len(self.left) // len(self.right)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Rows and columns of a form."""
+        return _width(self.left, self.left_map), _width(self.right, self.right_map)
+
+    def minus(self, other: Factors) -> Factors:
+        """Factors of the difference of two layers' forms: heads of twice the rank."""
+        left, left_map = _beside(self.left, self.left_map, other.left, other.left_map)
+        right, right_map = _beside(self.right, self.right_map, -other.right, other.right_map)
+        return Factors(left, right, left_map, right_map)
+
+    def singular_values(self) -> Float[Tensor, "H S"]:
+        """Those of every head, the largest first; right to 1e-7 of the factors' sizes."""
+        left, right = (
+            gram_root(Rows(*side).grams()) for side in ((self.left, self.left_map), (self.right, self.right_map))
+        )
+        shared = right.repeat_interleave(self.group, dim=0)
+        return without_noise(_svdvals(left @ shared.mT)[:, : min(left.shape[-1], *self.sizes)], left, shared)
+
+
+def _beside(
+    one: Float[np.ndarray, "n R A"],
+    one_map: Float[np.ndarray, "A D"] | None,
+    other: Float[np.ndarray, "n P B"],
+    other_map: Float[np.ndarray, "B D"] | None,
+) -> tuple[Float[np.ndarray, "n Q E"], Float[np.ndarray, "E D"] | None]:
+    """Rows of both, each on its own inputs where there are maps, on the same ones where not."""
+    if one_map is None or other_map is None:
+        return np.concatenate((one, other), axis=1), None
+    rows = np.zeros((len(one), one.shape[1] + other.shape[1], one.shape[2] + other.shape[2]), dtype=one.dtype)
+    rows[:, : one.shape[1], : one.shape[2]] = one
+    rows[:, one.shape[1] :, one.shape[2] :] = other
+    return rows, np.concatenate((one_map, other_map))
+
+
 def forms(
     left: Float[np.ndarray, "H R A"],
     right: Float[np.ndarray, "G R B"],
     left_map: Float[np.ndarray, "A D"] | None = None,
     right_map: Float[np.ndarray, "B C"] | None = None,
 ) -> Forms:
-    """The forms ``left_h^T right_g`` of all heads, or ``left_map^T left_h^T right_g right_map`` behind shared maps.
+    """Spectra and main subspaces of all heads, given as the fields of ``Factors``.
 
     A map enters by the triangle of its QR: coordinates in the orthonormal basis of its rows, same spectra and angles.
     """
+    factors = Factors(left, right, left_map, right_map)
     left_rows, right_rows = Rows(left, left_map), Rows(right, right_map)
-    group = len(left) // len(right)
-    sizes = (_width(left, left_map), _width(right, right_map))
-    most = min(left.shape[1], *sizes)
+    most = min(left.shape[1], *factors.sizes)
     left_cores, right_cores = gram_root(left_rows.grams()), gram_root(right_rows.grams())
-    shared = right_cores.repeat_interleave(group, dim=0)
+    shared = right_cores.repeat_interleave(factors.group, dim=0)
     svds = one_thread_each(torch.linalg.svd, (left_cores @ shared.mT).split(_HEADS_AT_ONCE))
     u, s, vh = (torch.cat(parts) for parts in zip(*svds, strict=True))
     u, s, vh = u[..., :most], without_noise(s[..., :most], left_cores, shared), vh[..., :most, :]
@@ -105,7 +153,7 @@ def forms(
         Subspaces(rows, [onto[head, :, :size] for head, size in enumerate(kept)])
         for rows, onto in ((left_rows, onto_left), (right_rows, onto_right))
     )
-    return Forms(left_cores, right_cores, s, left_spaces, right_spaces, sizes)
+    return Forms(left_cores, right_cores, s, left_spaces, right_spaces, factors.sizes)
 
 
 def gram_root(gram: Float[Tensor, "n R R"]) -> Float[Tensor, "n R R"]:
@@ -128,24 +176,35 @@ def without_noise(
     return torch.where(values > (2.0**-48 * sizes)[:, None], values, 0.0)
 
 
-def qk_forms(weights: LayerWeights) -> Forms:
+def qk_factors(weights: LayerWeights) -> Factors:
     """``q_h^T k_g`` of a folded layer at distance 0; latents in front of a norm are divided by their typical size."""
     query_map, key_map, latent = weights.query_down, weights.key_down, weights.ref.latent
     if query_map is not None:
         query_map = with_typical_latent(query_map, 0)
     if key_map is not None and latent is not None:
         key_map = with_typical_latent(key_map, latent.rope)
-    return forms(weights.q, with_amplitude(weights.k, weights.ref.rope), query_map, key_map)
+    return Factors(weights.q, with_amplitude(weights.k, weights.ref.rope), query_map, key_map)
 
 
-def ov_forms(weights: LayerWeights) -> Forms | None:
+def ov_factors(weights: LayerWeights) -> Factors | None:
     """``o_h^T v_g`` of a folded layer, None where the layer has no such matrices."""
     if weights.o is None or weights.v is None:
         return None
     key_map, latent = weights.key_down, weights.ref.latent
     if key_map is not None and latent is not None:
         key_map = with_typical_latent(key_map, latent.rope)
-    return forms(weights.o, weights.v, None, key_map)
+    return Factors(weights.o, weights.v, None, key_map)
+
+
+def qk_forms(weights: LayerWeights) -> Forms:
+    """Spectra and subspaces of ``qk_factors``."""
+    return forms(*qk_factors(weights))
+
+
+def ov_forms(weights: LayerWeights) -> Forms | None:
+    """Spectra and subspaces of ``ov_factors``."""
+    factors = ov_factors(weights)
+    return None if factors is None else forms(*factors)
 
 
 def with_amplitude(keys: Float[np.ndarray, "G R *B"], rope: Rope | None) -> Float[np.ndarray, "G R *B"]:

@@ -46,11 +46,16 @@ class Rows:
     def grams(self) -> Float[Tensor, "n R R"]:
         """``rows rows^T`` of every head, in float64."""
 
-        def grams_from(start: int) -> Float[Tensor, "m R R"]:
-            rows = self.of(start, start + self.step, torch.float64)
-            return rows @ rows.mT
+        size = int(self.block.shape[1])
+        found = torch.empty(len(self), size, size, dtype=torch.float64)
 
-        return torch.cat(one_thread_each(grams_from, range(0, len(self), self.step)))
+        def fill(start: int) -> None:
+            """Into ``found``: small results of their own between large buffers would keep those from being freed."""
+            rows = self.of(start, start + self.step, torch.float64)
+            torch.matmul(rows, rows.mT, out=found[start : start + self.step])
+
+        one_thread_each(fill, range(0, len(self), self.step))
+        return found
 
 
 class Subspaces:

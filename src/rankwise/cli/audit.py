@@ -15,11 +15,13 @@ from rankwise.errors import InvalidInputError, require_int
 
 if TYPE_CHECKING:
     from rankwise.audit import AttentionReport
-    from rankwise.models import TensorNames
+    from rankwise.models import ModelSource, Placement, TensorNames
 
 
 def audit(
     model: tyro.conf.Positional[str],
+    other: tyro.conf.Positional[str | None] = None,
+    /,
     *,
     config: Path | None = None,
     q: str | None = None,
@@ -52,11 +54,16 @@ def audit(
 
     Example: rankwise audit DIR --text README.md
 
+    With two models, what differs head by head: fine-tuned against base, or quantised against full.
+
+    Example: rankwise audit BASE TUNED
+
     Any other layout by its tensors' names: rankwise audit weights.safetensors --q 'blocks.{layer}.wq'
     --k 'blocks.{layer}.wk' --v 'blocks.{layer}.wv' --o 'blocks.{layer}.wo' --heads 12
 
     Args:
         model: A folder with config.json and safetensors, a .safetensors file, or a .gguf file (extra gguf).
+        other: A second model of the same shape, compared with the first head by head.
         config: The config.json of a single safetensors file.
         q: Name of the query matrix, {layer} for the layer's number; then k and heads are needed too. A name given for
             q and k alike means one matrix with all three, see order.
@@ -89,6 +96,13 @@ def audit(
     names = _names(q, k, v, o, heads, kv_heads, head_dim, transposed, causal, order, norm)
     from rankwise.models import open_model, place
 
+    if other is not None:
+        if text or tokens is not None:
+            raise InvalidInputError("--text, --tokens: expected one model to run, got two to compare")
+        first, second = (open_model(one, config=config, download=download) for one in (model, other))
+        placements = place(first, names), place(second, names)
+        _compare(first, second, placements, output, page_place, open=open, json=json)
+        return
     source = open_model(model, config=config, download=download)
     runs = bool(text) or tokens is not None
     try:
@@ -122,6 +136,33 @@ def audit(
 
         print_attention(report.attention)
     if (written := write_page_of(page_place, audit=report)) is not None:
+        say_page(written, open=open)
+
+
+def _compare(
+    first: ModelSource,
+    second: ModelSource,
+    placements: tuple[Placement, Placement],
+    output: Path | None,
+    page: Path,
+    *,
+    open: bool,
+    json: bool,
+) -> None:
+    from rankwise.audit import compare_weights
+
+    with shown_progress() as progress:
+        comparison = compare_weights(first, second, placements, progress=progress)
+    if output is not None:
+        comparison.write(output)
+    if json:
+        print_json(comparison.to_json())
+        return
+    from rankwise.cli.comparison_table import print_comparison
+    from rankwise.cli.page import say_page, write_page_of
+
+    print_comparison(comparison)
+    if (written := write_page_of(page, comparison=comparison)) is not None:
         say_page(written, open=open)
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 from rich.text import Text
 
-from rankwise.audit import AuditReport, HeadReport, LayerReport
+from rankwise.audit import NEAR, AuditReport, HeadReport, JointSpectrum, LayerReport, not_identifiable
 from rankwise.cli.output import console
 
 _NAMED = 3
+_TOKENS_PER_NUMBER = 4
+"""Of fewer, a spectrum of samples is visibly narrower than that of what they are drawn from."""
 
 
 def print_report(report: AuditReport) -> None:
@@ -93,6 +95,8 @@ def _details(report: AuditReport) -> Iterator[str]:
     yield from _gains(report)
     yield from _biases(report)
     yield from _groups(report)
+    yield from _near_equal(report)
+    yield from _joint(report)
     folded = sorted({item for layer in report.layers for item in layer.folded_in})
     yield "Folded in: " + ("; ".join(folded) if folded else "nothing") + "."
     stored = ", ".join(f"{count} {dtype}" for dtype, count in report.storage.items())
@@ -183,3 +187,44 @@ def _groups(report: AuditReport) -> Iterator[str]:
             f"Shared keys: all query heads of a key head together use {statistics.mean(groups):.1f} of its rank "
             f"(effective, mean; least {min(groups):.1f})."
         )
+
+
+def _near_equal(report: AuditReport) -> Iterator[str]:
+    """How many directions have no meaning one by one, and why."""
+    counts = [
+        (not_identifiable(head.qk_near_equal, head.qk.energy_90), head.qk.energy_90)
+        for layer in report.layers
+        for head in layer.head_reports
+        if head.qk.energy_90
+    ]
+    alike = sum(count for count, _ in counts)
+    if alike:
+        yield (
+            f"Not identifiable: {alike / sum(most for _, most in counts):.0%} of the directions that hold 90 % of QK "
+            f"have a singular value within {NEAR:.0%} of a neighbour's. A change of the weights by that much turns "
+            f"them into each other: read their span, not the directions."
+        )
+
+
+def _joint(report: AuditReport) -> Iterator[str]:
+    """Whether one latent could hold keys and values, by weights and on texts."""
+    found = [layer.joint for layer in report.layers if layer.joint is not None]
+    if found:
+        yield (
+            f"Keys and values as one vector: 99 % of its energy lies in {joint_share(found)} of its numbers by weights "
+            f"(random weights {statistics.mean((one.random_99 or 0) / one.numbers for one in found):.0%})."
+        )
+    seen = [layer.joint for layer in report.attention.layers if layer.joint is not None] if report.attention else []
+    if seen:
+        yield (
+            f"On {min(one.tokens or 0 for one in seen):,} tokens of text 99 % of it lies in {joint_share(seen)}; what "
+            f"a latent of that size costs is measured by rankwise reduce."
+        )
+        if any((one.tokens or 0) < _TOKENS_PER_NUMBER * one.numbers for one in seen):
+            yield f"That reads low, with fewer than {_TOKENS_PER_NUMBER} tokens per number: give more text (--pieces)."
+
+
+def joint_share(found: Sequence[JointSpectrum]) -> str:
+    """The part of the numbers that a latent for 99 % of the energy has, over layers."""
+    shares = [one.energy_99 / one.numbers for one in found]
+    return f"{statistics.mean(shares):.0%} ({min(shares):.0%} to {max(shares):.0%} by layer)"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rankwise.errors import InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
-    from rankwise.audit import AuditReport
+    from rankwise.audit import AuditReport, Comparison
     from rankwise.choose import Choice
     from rankwise.need import NeedReport
     from rankwise.reduce import Reduction
@@ -25,7 +25,12 @@ def store_page(store: Path, path: Path) -> Path:
 
 
 def write_page_of(
-    path: Path, *, audit: AuditReport | None = None, need: NeedReport | None = None, choice: Choice | None = None
+    path: Path,
+    *,
+    audit: AuditReport | None = None,
+    need: NeedReport | None = None,
+    choice: Choice | None = None,
+    comparison: Comparison | None = None,
 ) -> Path | None:
     """The page of what a command has just measured; None, with a word on stderr, without the extra."""
     from rankwise.report import require_page, write_page
@@ -35,7 +40,7 @@ def write_page_of(
     except MissingExtraError as error:
         print(f"rankwise: no page: {error}", file=sys.stderr)
         return None
-    return write_page(page_content(audit=audit, need=need, choice=choice), path)
+    return write_page(page_content(audit=audit, need=need, choice=choice, comparison=comparison), path)
 
 
 def page_content(
@@ -45,6 +50,7 @@ def page_content(
     need: NeedReport | None = None,
     reduction: Reduction | None = None,
     choice: Choice | None = None,
+    comparison: Comparison | None = None,
 ) -> PageContent:
     """All that is given; advice is made where there is an audit."""
     from rankwise.report import PageContent
@@ -56,7 +62,9 @@ def page_content(
 
         data = read_store_data(store, levels_of)
     advice = None if audit is None else _advice(audit, need, reduction, choice)
-    return PageContent(store=data, audit=audit, need=need, reduction=reduction, choice=choice, advice=advice)
+    return PageContent(
+        store=data, audit=audit, need=need, reduction=reduction, choice=choice, comparison=comparison, advice=advice
+    )
 
 
 def _advice(

@@ -1,4 +1,6 @@
+from .files.rounding import loses_digits as loses_digits
 from .files.safetensors_file import SafetensorsFile as SafetensorsFile
+from .files.source import ModelSource as ModelSource
 from .files.source import open_model as open_model
 from .layouts import Placement as Placement
 from .layouts import place as place

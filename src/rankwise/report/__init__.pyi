@@ -1,6 +1,7 @@
 from .advice import draw_ranks as draw_ranks
 from .audit import draw_audit as draw_audit
 from .choice import draw_choice as draw_choice
+from .comparison import draw_comparison as draw_comparison
 from .figures import COLOURS as COLOURS
 from .figures import GUIDE as GUIDE
 from .figures import MARKERS as MARKERS

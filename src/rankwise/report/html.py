@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rankwise import __version__
-from rankwise.audit import AuditReport
+from rankwise.audit import AuditReport, Comparison
 from rankwise.choose import NOT_PROVED, Choice
 from rankwise.errors import InvalidInputError, MissingExtraError
 from rankwise.need import NeedReport
@@ -28,7 +28,7 @@ from rankwise.whole_file import write_whole
 
 _SCRIPTS = (
     *("dom", "scale", "chart", "figure", "table", "closed_forms", "provenance", "curves", "training", "attention"),
-    *("runs", "heatmap", "audit", "need", "reduction", "choice", "explorer", "main"),
+    *("runs", "heatmap", "audit", "comparison", "need", "reduction", "choice", "explorer", "main"),
 )
 _FIRST_FIGURES = 4
 
@@ -42,6 +42,7 @@ class PageContent:
     need: NeedReport | None = None
     reduction: Reduction | None = None
     choice: Choice | None = None
+    comparison: Comparison | None = None
     advice: Mapping[str, Any] | None = None
 
 
@@ -73,6 +74,8 @@ def build_page(content: PageContent) -> str:
         blocks["data-shape"] = content.advice["model"] | content.advice["use"]
     if content.choice is not None:
         blocks["data-choice"] = content.choice.to_json()
+    if content.comparison is not None:
+        blocks["data-comparison"] = content.comparison.to_json()
     if content.reduction is not None:
         blocks["data-reduce"] = content.reduction.to_json()
     page: str = (
@@ -94,6 +97,7 @@ def build_page(content: PageContent) -> str:
             need=content.need,
             reduction=content.reduction,
             choice=content.choice,
+            comparison=content.comparison,
             not_proved=NOT_PROVED,
             reduction_rows=[] if content.reduction is None else content.reduction.changes(),
             advice=content.advice,
@@ -145,6 +149,9 @@ def _title(figures: list[Figure], content: PageContent) -> str:
         return f"{claim} with {figures[0].where}" if several else claim
     if content.audit is not None:
         return f"What the heads of {content.audit.model} use"
+    if content.comparison is not None:
+        compared = content.comparison
+        return f"{compared.moved} of {compared.heads} heads moved from {compared.first} to {compared.second}"
     if content.choice is not None:
         return content.choice.headline()
     if content.need is not None:
@@ -181,6 +188,7 @@ def _parts(content: PageContent) -> list[tuple[str, str]]:
         parts += [("failures", "Failures")] if store.failures else []
         parts += [("runs", "All runs")]
     parts += [("audit", "Audit")] if content.audit is not None else []
+    parts += [("comparison", "Comparison")] if content.comparison is not None else []
     parts += [("need", "Need")] if content.need is not None else []
     parts += [("choice", "Choice")] if content.choice is not None else []
     parts += [("reduction", "Reduction")] if content.reduction is not None else []

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from gguf_files import DIM, HEADS, LAYERS, RANK
+from gguf_files import write_gguf as write
 from rankwise.audit.audit import audit_weights
 from rankwise.errors import InvalidInputError, MissingExtraError
 from rankwise.models.files.source import open_model
@@ -10,44 +12,6 @@ from rankwise.models.layouts import load_layer, place
 from rankwise.models.layouts.rope import read_rope
 
 gguf = pytest.importorskip("gguf", reason="GGUF files need the extra gguf")
-DIM, HEADS, GROUPS, RANK, LAYERS = 64, 6, 2, 8, 2
-
-
-def write(path, architecture="llama", quantisation="F32", edit=None, layers=LAYERS, **metadata):
-    """A small model; ``edit`` may change a layer's tensors; they are returned."""
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.add_block_count(layers)
-    writer.add_embedding_length(DIM)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(GROUPS)
-    writer.add_key_length(RANK)
-    writer.add_value_length(RANK)
-    writer.add_rope_dimension_count(RANK)
-    writer.add_token_list([f"token {i}" for i in range(5000)])
-    writer.add_token_scores([0.5] * 5000)
-    for key, value in metadata.items():
-        add = {str: writer.add_string, float: writer.add_float32, int: writer.add_uint32}[type(value)]
-        add(f"{architecture}.{key}", value)
-    rng = np.random.default_rng(0)
-    written = {}
-    for layer in range(layers):
-        tensors = {
-            "attn_norm": np.ones(DIM), "attn_q": rng.normal(size=(HEADS * RANK, DIM)),
-            "attn_k": rng.normal(size=(GROUPS * RANK, DIM)), "attn_v": rng.normal(size=(GROUPS * RANK, DIM)),
-            "attn_output": rng.normal(size=(DIM, HEADS * RANK)),
-        }  # fmt: skip
-        if edit is not None:
-            edit(tensors)
-        for name, tensor in tensors.items():
-            kind = gguf.GGMLQuantizationType[quantisation if tensor.ndim == 2 and tensor.shape[1] % 32 == 0 else "F32"]
-            data = gguf.quants.quantize(tensor.astype(np.float32), kind)
-            writer.add_tensor(f"blk.{layer}.{name}.weight", data, raw_dtype=kind)
-            written[f"blk.{layer}.{name}.weight"] = gguf.quants.dequantize(data, kind).reshape(tensor.shape)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return written
 
 
 @pytest.mark.parametrize("quantisation", ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1"])

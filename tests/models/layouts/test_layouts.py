@@ -1,6 +1,8 @@
 """Blocks, folding, mappings and what is told about the rest."""
 
 import json
+import re
+import shlex
 import shutil
 
 import numpy as np
@@ -304,16 +306,52 @@ def test_a_latent_models_stretch_needs_its_factor(saved, tmp_path):
         place(open_model(folder))
 
 
-def test_a_stack_that_is_not_there_names_an_example_and_the_way_out(saved, tmp_path):
+def test_a_stack_that_is_not_there_says_what_was_found_and_the_way_out(saved, tmp_path):
     folder = shutil.copytree(saved("llama"), tmp_path / "model")
     tensors = load_file(folder / "model.safetensors")
-    for part, way_out in (("other_proj.weight", "--q, --k"), ("q_proj.qweight", "packed by AWQ or GPTQ")):
-        renamed = {name.replace("q_proj.weight", part): tensor for name, tensor in tensors.items()}
+    refused = []
+    for word in ("self_attn.other_proj.weight", "self_attn.q_proj.qweight", "mixer.w"):
+        renamed = {name.replace("self_attn.q_proj.weight", word): tensor for name, tensor in tensors.items()}
+        if word == "mixer.w":
+            renamed = {re.sub(r"self_attn\.(.)_proj", r"mixer.\1alpha", name): renamed[name] for name in renamed}
         save_file(renamed, folder / "model.safetensors")
         with pytest.raises(InvalidInputError) as error:
             place(open_model(folder))
-        assert f"named like layers.0.self_attn.q_proj.weight, got none in {len(tensors)} tensors" in str(error.value)
-        assert way_out in str(error.value)
+        refused.append(str(error.value))
+    assert f"named like layers.0.self_attn.q_proj.weight, got none in {len(tensors)} tensors" in refused[0]
+    assert "found layers.{layer}.self_attn.k_proj.weight (16 x 42), " in refused[0]
+    assert "--q, --k" in refused[0]
+    assert "got those packed by AWQ or GPTQ (*.qweight); audit the model they were made from" in refused[1]
+    assert "layers.{layer}.mixer.w (48 x 42)" in refused[2]  # a name that says nothing of attention
+
+
+def test_a_folder_without_configuration_is_refused_with_the_command_that_reads_it(saved, tmp_path):
+    """Filled in, the command gives what the configuration would have said."""
+    folder = shutil.copytree(saved("llama"), tmp_path / "model")
+    (folder / "config.json").unlink()
+    with pytest.raises(InvalidInputError) as error:
+        place(open_model(folder))
+    said = str(error.value)
+    command = said[said.index("rankwise audit ") : said.index("; or name the tensors")]
+    words = shlex.split(command)
+    assert words[2] == str(folder)
+    options = dict(zip(words[3::2], words[4::2], strict=True))
+    assert (options.pop("--heads"), options.pop("--kv-heads")) == ("N", "N/3")
+    names = TensorNames(heads=6, kv_heads=2, **{name.removeprefix("--"): value for name, value in options.items()})
+    source = open_model(folder)
+    for ours, known in zip(place(source, names).layers, place(open_model(saved("llama"))).layers, strict=True):
+        one, other = load_layer(source, ours).folded(), load_layer(source, known).folded()
+        for part in "qkvo":
+            np.testing.assert_array_equal(getattr(one, part), getattr(other, part))
+
+
+def test_a_wrong_name_is_answered_by_the_tensor_that_does_the_same(saved):
+    source = open_model(saved("llama"))
+    good = {part: f"layers.{{layer}}.self_attn.{part}_proj.weight" for part in "qkvo"}
+    for part in "qkvo":
+        with pytest.raises(InvalidInputError) as error:
+            place(source, TensorNames(**good | {part: f"blocks.{{layer}}.w{part}"}, heads=6, kv_heads=2))
+        assert f"(did you mean {good[part]!r}?)" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -375,7 +413,7 @@ def test_one_tensor_in_either_order_and_the_gain_in_front(saved):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["base_model.model.layers.0.self_attn.q_proj.lora_A.weight"], "these are LoRA matrices"),
+        (["base_model.model.layers.0.self_attn.q_proj.lora_A.weight"], "got LoRA matrices"),
         (["layers.0.self_attn.q_proj.weight", "layers.0.self_attn.k_proj.weight",
           "layers.0.self_attn.q_proj.weight.quant_state.bitsandbytes__nf4"], "4-bit codes of bitsandbytes"),
     ],

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rankwise.errors import InvalidInputError, ShapeError
+from rankwise.models.files.rounding import rerounded as with_rounding
 from rankwise.models.files.tensor_file import RealArray
 from rankwise.models.layouts.rope import Rope
 from rankwise.models.tensor_source import TensorSource
@@ -284,8 +285,11 @@ class LayerWeights:
         )  # fmt: skip
 
 
-def load_layer(source: TensorSource, ref: LayerRef) -> LayerWeights:
-    """Read one layer: nothing of other layers is touched, fused tensors are read once."""
+def load_layer(source: TensorSource, ref: LayerRef, *, rerounded: int | None = None) -> LayerWeights:
+    """Read one layer: nothing of other layers is touched, fused tensors are read once.
+
+    - rerounded: add one more rounding error of the type that each tensor is stored in, drawn by this number
+    """
     stored: dict[str, RealArray] = {}
 
     def read(name: str) -> RealArray:
@@ -295,7 +299,7 @@ def load_layer(source: TensorSource, ref: LayerRef) -> LayerWeights:
                 raise InvalidInputError(
                     f"{source.origin}: {name}: expected finite numbers, got infinite or NaN entries"
                 )
-            stored[name] = tensor
+            stored[name] = tensor if rerounded is None else with_rounding(tensor, source.info(name), rerounded)
         return stored[name]
 
     def block(where: TensorSlice | None) -> RealArray | None:

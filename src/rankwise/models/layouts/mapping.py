@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankwise.errors import InvalidInputError, nearest_name, require_int
+from rankwise.errors import InvalidInputError, require_int
 from rankwise.models.layouts.layer import LayerRef, NormRef, TensorSlice
+from rankwise.models.layouts.refusal import meant
 from rankwise.models.layouts.sizes import Order, fused_rows
 from rankwise.models.tensor_source import TensorSource
 
@@ -59,13 +60,14 @@ def mapped_layers(source: TensorSource, names: TensorNames) -> list[LayerRef]:
 
 def _numbers(source: TensorSource, pattern: str) -> list[int]:
     if "{layer}" not in pattern:
-        source.info(pattern)
+        if not source.has(pattern):
+            raise InvalidInputError(f"q: expected a tensor named {pattern!r}, got none{meant(source, 'q', pattern)}")
         return [0]
     before, after = pattern.split("{layer}", 1)
     matcher = re.compile(rf"{re.escape(before)}(\d+){re.escape(after)}")
     found = sorted({int(match[1]) for name in source.tensors if (match := matcher.fullmatch(name))})
     if not found:
-        hint = nearest_name(pattern.replace("{layer}", "0"), list(source.tensors))
+        hint = meant(source, "q", pattern.replace("{layer}", "0"))
         raise InvalidInputError(f"q: expected tensors named like {pattern!r}, got none{hint}")
     return found
 
@@ -73,6 +75,11 @@ def _numbers(source: TensorSource, pattern: str) -> list[int]:
 def _layer(source: TensorSource, names: TensorNames, number: int, heads: int, groups: int) -> LayerRef:
     def named(pattern: str) -> str:
         return pattern.replace("{layer}", str(number))
+
+    for part, pattern in (("k", names.k), ("v", names.v), ("o", names.o)):
+        if pattern is not None and not source.has(named(pattern)):
+            hint = meant(source, part, named(pattern))
+            raise InvalidInputError(f"{part}: expected a tensor named {named(pattern)!r}, got none{hint}")
 
     def size(pattern: str) -> tuple[int, int]:
         """(out, in) of a projection."""

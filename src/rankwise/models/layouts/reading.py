@@ -71,7 +71,7 @@ def guess(source: TensorSource, block: AttentionBlock, config: ConfigPart, famil
     return Reading(
         order=_order(block, family, config),
         turning=_turning(source, block, config, family, bias),
-        norm=_norm_before(source, block),
+        norm=norm_before(source, block),
         key_norm=_encoder_norm(source, block) if block.cross else None,
         unit_offset=("gemma" in family and family not in ("gemma3n", "gemma3n_text")) or family == "qwen3_next",
         rms=config.has("rms_norm_eps") or "SelfAttention" in block.path or family in ("lfm2", "pixtral"),
@@ -244,7 +244,8 @@ def _turning(source: TensorSource, block: AttentionBlock, config: ConfigPart, fa
     return "neighbours" if interleaved else "halves"
 
 
-def _norm_before(source: TensorSource, block: AttentionBlock) -> str | None:
+def norm_before(source: TensorSource, block: AttentionBlock) -> str | None:
+    """The norm whose output the queries see, by its name from the layer on; None where none is known to come first."""
     for name in _BEFORE_CROSS if block.cross else _BEFORE:
         if source.has(f"{block.layer}{name}.weight"):
             return name

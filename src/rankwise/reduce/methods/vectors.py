@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankwise.errors import InvalidInputError
+from rankwise.measure import equal_parts
 
 _CHUNK = 4096
 
@@ -41,7 +42,4 @@ class ModelVectors:
 
     def balance(self, spread: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
         """The metric in which every part of x has energy 1."""
-        sizes = [
-            part.sum().clamp_min(1e-30).reciprocal().expand(len(part)) for part in spread.diagonal().split(self.parts)
-        ]
-        return torch.diag(torch.cat(sizes))
+        return torch.diag(equal_parts(spread.diagonal(), self.parts))

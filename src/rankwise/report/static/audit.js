@@ -123,7 +123,8 @@ function spectrumOf(host, data) {
     });
     drawLegend(legend, chart.legend());
     const near = of.at_distance.map((one) => `${shown(one.distance)} tokens back ${shown(one.energy_90)}`).join(", ");
-    facts.textContent = `Effective rank of QK ${shown(of.qk.effective)}, of OV ${shown(of.ov?.effective)}.${near ? ` Rotary positions change QK: 90 % rank ${near}.` : ""}`;
+    const alike = [["QK", of.qk_near_equal], ["OV", of.ov_near_equal]].filter(([, runs]) => runs?.length).map(([name, runs]) => `${name} ${runs.map(([first, last]) => `${first} to ${last}`).join(", ")}`).join("; ");
+    facts.textContent = `Effective rank of QK ${shown(of.qk.effective)}, of OV ${shown(of.ov?.effective)}.${near ? ` Rotary positions change QK: 90 % rank ${near}.` : ""}${alike ? ` Not identifiable one by one, because neighbours lie within 1 % and a change of the weights by that much turns them into each other: ${alike}.` : ""}`;
     refresh();
   }
   layerSelect.addEventListener("change", () => { heads(); draw(); });
@@ -158,6 +159,22 @@ function auditTables(host, data) {
         sorted: { at: 3, falling: true },
       }));
   }
+  const joint = data.layers.filter((layer) => layer.joint);
+  if (joint.length || data.attention?.layers.some((layer) => layer.joint)) host.append(h("h3", {}, "Would a latent of keys and values pay?"),
+    h("p", { class: "note" }, "Keys and values of all heads as one vector, both counting alike: how many numbers hold most of its energy, by weights and on the texts. Energy is no loss: rankwise reduce measures what a latent costs."),
+    ...(joint.length ? [jointTable("By weights", joint.map((layer) => ({ name: layerName(layer), joint: layer.joint })))] : []),
+    ...(data.attention?.layers.some((layer) => layer.joint) ? [jointTable("On the texts", data.attention.layers.filter((layer) => layer.joint).map((layer) => ({ name: `block ${layer.index}`, joint: layer.joint })))] : []));
   const left = [...data.notes, ...data.not_audited.map((one) => `Not audited: ${one.what}: ${one.reason}`)];
   if (left.length) host.append(h("h3", {}, "What the audit leaves out"), h("ul", { class: "note" }, left.map((line) => h("li", {}, line))));
+}
+
+function jointTable(caption, rows) {
+  const of = (key) => ({ joint }) => joint[key] ?? null;
+  return sortable({
+    caption, rows,
+    columns: [
+      { label: "layer", value: ({ name }) => name }, { label: "numbers", value: of("numbers") }, { label: "hold 90 %", value: of("energy_90") }, { label: "hold 99 %", value: of("energy_99") },
+      rows[0].joint.tokens === undefined ? { label: "random, 99 %", value: of("random_99") } : { label: "tokens", value: of("tokens") },
+    ],
+  });
 }

@@ -1,5 +1,5 @@
 // Layers x heads as coloured cells; arrow keys move between them, Enter or a click chooses one.
-// spec: {title, describe, rows: [names], cells: [[{value, tone, strength, tip, choose} | null]]}
+// spec: {title, describe, rows: [names], cells: [[{value, tone, strength, tip, choose?} | null]]}
 function heatMap(host) {
   const LEFT = 84, TOP = 52;
   let spec = null, at = null, sizes = null;
@@ -42,7 +42,7 @@ function heatMap(host) {
     const [x, y] = [LEFT + found[0] * sizes.cell, TOP + found[1] * sizes.tall];
     ring.append(svg("rect", { x: x - 1, y: y - 1, width: sizes.cell + 1, height: sizes.tall + 1 }));
     const box = picture.getBoundingClientRect(), zoom = box.width / picture.viewBox.baseVal.width;
-    showTip(box.left + (x + sizes.cell / 2) * zoom, box.top + y * zoom, one.tip(), "see its spectrum");
+    showTip(box.left + (x + sizes.cell / 2) * zoom, box.top + y * zoom, one.tip(), one.choose && "see its spectrum");
     return one;
   }
 
@@ -55,14 +55,14 @@ function heatMap(host) {
   picture.addEventListener("pointermove", (event) => mark(under(event)));
   picture.addEventListener("pointerleave", () => mark(null));
   picture.addEventListener("blur", () => mark(null));
-  picture.addEventListener("click", (event) => { const found = under(event); if (found) spec.cells[found[1]][found[0]].choose(); });
+  picture.addEventListener("click", (event) => { const found = under(event); if (found) spec.cells[found[1]][found[0]].choose?.(); });
   picture.addEventListener("keydown", (event) => {
     const step = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[event.key];
     if (step) {
       const next = at ? [at[0] + step[0], at[1] + step[1]] : [0, 0];
       if (spec.cells[next[1]]?.[next[0]]) announce(mark(next).tip().flat().join(", "));
       event.preventDefault();
-    } else if (event.key === "Enter" && spec.cells[at?.[1]]?.[at[0]]) spec.cells[at[1]][at[0]].choose();
+    } else if (event.key === "Enter" && spec.cells[at?.[1]]?.[at[0]]) spec.cells[at[1]][at[0]].choose?.();
     else if (event.key === "Escape") mark(null);
   });
   new ResizeObserver(() => {

@@ -30,6 +30,7 @@ initTraining(storeData);
 initAttention(storeData);
 initRuns(storeData);
 initAudit(pageData("data-audit"));
+initComparison(pageData("data-comparison"));
 initNeed(pageData("data-need"));
 initChoice(pageData("data-choice"));
 initReduce(pageData("data-reduce"));
