@@ -26,7 +26,8 @@ from rankwise.reduce.latent_modules import (
 )
 from rankwise.reduce.linear_modules import replaced
 from rankwise.reduce.methods import METHODS, MethodName
-from rankwise.reduce.methods.vectors import ModelVectors
+from rankwise.reduce.methods.text_fisher import SCORE_COST
+from rankwise.reduce.methods.vectors import ModelVectors, TextSums
 from rankwise.reduce.mla_modules import MlaPlan, mla_modules
 from rankwise.reduce.sites import Site
 
@@ -62,13 +63,26 @@ def find_metrics(
     method: MethodName,
     *,
     progress: Progress = silent,
-) -> Iterator[tuple[Metric, ...]]:
-    """What ``method`` knows of the vectors of each site, in the order of ``sites``."""
+) -> list[tuple[Metric, ...]]:
+    """What ``method`` knows of the vectors of each site, in the order of ``sites``.
+
+    Scores are weighed against what the values of a head are worth in the mean, so keys come after all values.
+    """
+    metric = METHODS[method].metric
+    found: list[tuple[Metric, ...]] = []
     for at, site in enumerate(sites):
-        progress(f"directions by {method}", at, len(sites))
+        progress(f"directions by {method}", at, 2 * len(sites))
         vectors = _vectors(model, site, None if samples is None else samples[at])
-        yield tuple(METHODS[method].metric(one) for one in vectors)
-    progress(f"directions by {method}", len(sites), len(sites))
+        found.append(tuple(metric(one) for one in vectors[_keys(site) :]))
+    worth = [float((one.spread * one.importance).sum()) for each in found for one in each]
+    score_cost = SCORE_COST * sum(worth) / len(worth)
+    for at, site in enumerate(sites):
+        progress(f"directions by {method}", len(sites) + at, 2 * len(sites))
+        if _keys(site):
+            vectors = _vectors(model, site, None if samples is None else samples[at], score_cost)
+            found[at] = (*(metric(one) for one in vectors[: _keys(site)]), *found[at])
+    progress(f"directions by {method}", 2 * len(sites), 2 * len(sites))
+    return found
 
 
 def budget(sites: Sequence[Site], keep: float) -> int:
@@ -198,7 +212,13 @@ def _sizes(site: Site) -> list[int]:
     return keys + [site.v.index.shape[1]] * len(site.v.index)
 
 
-def _vectors(model: nn.Module, site: Site, samples: Samples | None) -> list[ModelVectors]:
+def _keys(site: Site) -> int:
+    """How many vectors of ``site`` are keys of one head."""
+    return len(site.k.index) if site.kind == "heads" and site.cut_keys else 0
+
+
+def _vectors(model: nn.Module, site: Site, samples: Samples | None, score_cost: float = 0.0) -> list[ModelVectors]:
+    """The vectors of ``site`` that are cut: one of a latent; of heads, those of the keys, then those of the values."""
     weight, bias = joint_map(model, site)
     x = None if samples is None else samples.x
     g = None if samples is None else samples.g
@@ -209,11 +229,24 @@ def _vectors(model: nn.Module, site: Site, samples: Samples | None) -> list[Mode
         return [ModelVectors(weight, bias, (site.k.index.size, site.v.index.size), x, g, size)]
     sizes = _sizes(site)
     start = len(weight) - sum(sizes)  # keys that are not cut come first
-    bounds = torch.tensor([start, *sizes]).cumsum(0).tolist()
+    bounds = itertools.pairwise(torch.tensor([start, *sizes]).cumsum(0).tolist())
     return [
         ModelVectors(
-            weight[low:high], bias[low:high], (high - low,),
-            None if x is None else x[:, low:high], None if g is None else g[..., low:high], size,
+            weight[low:high], bias[low:high], (high - low,), None if x is None else x[:, low:high], None, size,
+            _text_sums(site, samples, low, number, score_cost),
         )
-        for low, high in itertools.pairwise(bounds)
+        for number, (low, high) in enumerate(bounds)
     ]  # fmt: skip
+
+
+def _text_sums(site: Site, samples: Samples | None, low: int, number: int, score_cost: float) -> TextSums | None:
+    """Of the vector that begins at coordinate ``low`` and is the ``number``-th that is cut."""
+    heads = None if samples is None else samples.heads
+    if heads is None:
+        return None
+    is_key = number < _keys(site)
+    head = number if is_key else number - _keys(site)
+    products = (heads.key_products if is_key else heads.value_products)[:, head]
+    own = slice(low, low + products.shape[-1])
+    scores = (heads.keys[head], heads.queries[head]) if is_key else None
+    return TextSums(products, heads.slopes[:, own], heads.means[:, own], scores, score_cost)

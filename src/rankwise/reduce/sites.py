@@ -58,6 +58,8 @@ class Site:
     """Coordinates of the latent of an MLA block; None for any other."""
     shared_key: int = 0
     """Coordinates of the rotary key that an MLA block caches beside its latent."""
+    scale: float = 1.0
+    """What a product of query and key is multiplied by."""
 
     @property
     def cached_numbers(self) -> int:
@@ -115,6 +117,7 @@ def _site(ref: LayerRef, *, joint: bool) -> Site:
         cut_keys=free,
         latent_size=None if ref.latent is None else ref.latent.key_size,
         shared_key=0 if ref.latent is None else ref.latent.rope,
+        scale=ref.scale,
     )
 
 
