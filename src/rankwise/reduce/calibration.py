@@ -136,7 +136,9 @@ def _tapped(running: RunningModel, sites: Sequence[Site]) -> Iterator[tuple[list
     hooks = []
 
     def enter(_: object, given: tuple[Tensor, ...], out: Tensor) -> Tensor:
-        return out.requires_grad_() if torch.is_grad_enabled() and not out.requires_grad else out
+        if not torch.is_grad_enabled() or out.requires_grad:
+            return out
+        return out.requires_grad_().clone()  # no leaf: some models change it in place
 
     frozen = [(weight, weight.requires_grad) for weight in running.model.parameters()]
     for weight, _ in frozen:

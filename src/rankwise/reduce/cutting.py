@@ -94,7 +94,7 @@ def budget(sites: Sequence[Site], keep: float) -> int:
 
 def require_possible(sites: Sequence[Site], *, keep: float | None, rank: int | None) -> None:
     """Refuse a rank or a share that these sites cannot have, before anything long begins."""
-    sizes = [size for site in sites for size in _sizes(site)]
+    sizes = [size for site in sites for size in vector_sizes(site)]
     if rank is not None and not 1 <= rank <= max(sizes):
         raise InvalidInputError(f"--rank: expected 1 to {max(sizes)}, the size of the vectors that are cut, got {rank}")
     if keep is not None and budget(sites, keep) < len(sizes):
@@ -201,10 +201,10 @@ def _cut(model: nn.Module, directions: Directions, ranks: Sequence[int]) -> Cut:
 
 def _whole(sites: Sequence[Site]) -> int:
     """What a share is a share of."""
-    return sum(site.cached_numbers if site.kind != "heads" else sum(_sizes(site)) for site in sites)
+    return sum(site.cached_numbers if site.kind != "heads" else sum(vector_sizes(site)) for site in sites)
 
 
-def _sizes(site: Site) -> list[int]:
+def vector_sizes(site: Site) -> list[int]:
     """Coordinates of the vectors that ``_vectors`` lists."""
     if site.kind != "heads":
         return [site.cached_numbers - site.shared_key]
@@ -227,7 +227,7 @@ def _vectors(model: nn.Module, site: Site, samples: Samples | None, score_cost: 
         return [ModelVectors(weight, bias, (len(weight),), x, g, size)]
     if site.kind == "joint":
         return [ModelVectors(weight, bias, (site.k.index.size, site.v.index.size), x, g, size)]
-    sizes = _sizes(site)
+    sizes = vector_sizes(site)
     start = len(weight) - sum(sizes)  # keys that are not cut come first
     bounds = itertools.pairwise(torch.tensor([start, *sizes]).cumsum(0).tolist())
     return [
