@@ -229,11 +229,12 @@ class _Cutting:
         while low < high:
             middle = (low + high) // 2
             with cut_model(self.running.model, self.cuts(self.options.method, _CHOICES[middle]), dtype=self.dtype):
-                cost = cost_of(self.read(texts.selection, f"choose: {_CHOICES[middle]:.0%}"), original).cost
-            low, high = (low, middle) if cost <= tolerance else (middle + 1, high)
+                cost = cost_of(self.read(texts.selection, f"choose: {_CHOICES[middle]:.0%}"), original)
+            within = CostReport(**asdict(cost)).noticed_percent <= tolerance
+            low, high = (low, middle) if within else (middle + 1, high)
         if high == len(_CHOICES):
             raise InvalidInputError(
-                f"--tolerance: expected a cost that keeping 95 % stays within, got {tolerance:g}; choose a larger one"
+                f"--tolerance: expected percent that keeping 95 % stays within, got {tolerance:g}; choose a larger one"
             )
         return _CHOICES[high]
 
