@@ -98,7 +98,8 @@ def test_whole_texts_give_the_two_moments_that_made_them():
     left, right = torch.diag(torch.tensor([2.0, 1.0, 0.5])), torch.tensor([[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [0, 0, 2]])
     products = left @ torch.randn(20_000, 3, 3, generator=generator) @ right
     nothing = torch.zeros(20_000, 3)
-    metric = text_fisher_metric(TextSums(products, nothing, nothing), torch.zeros(3), 1.0)
+    tokens = (torch.eye(3), torch.eye(3))
+    metric = text_fisher_metric(TextSums(products, nothing, nothing, tokens), torch.zeros(3), 1.0)
     wanted = torch.kron((left @ left.mT).double(), (right.mT @ right).double())
     torch.testing.assert_close(torch.kron(metric.importance, metric.spread), wanted, rtol=0, atol=0.3)
 
@@ -107,7 +108,8 @@ def test_scores_count_where_gradients_vanish():
     """Without gradients the metric is that of the scores alone: queries times keys, at the price that is asked."""
     keys, queries = moment(4, 1).float(), moment(4, 2).float()
     nothing = torch.zeros(5, 4)
-    texts = TextSums(torch.zeros(5, 4, 4), nothing, nothing, (keys, queries), 0.5)
+    silent = torch.zeros(4, 4)
+    texts = TextSums(torch.zeros(5, 4, 4), nothing, nothing, (silent, silent), (keys, queries), 0.5)
     metric = text_fisher_metric(texts, torch.zeros(4), 0.1)
     wanted = 0.5 * torch.kron(queries, keys).double()
     torch.testing.assert_close(torch.kron(metric.importance, metric.spread), wanted, rtol=2e-2, atol=2e-2)

@@ -249,4 +249,6 @@ def _text_sums(site: Site, samples: Samples | None, low: int, number: int, score
     products = (heads.key_products if is_key else heads.value_products)[:, head]
     own = slice(low, low + products.shape[-1])
     scores = (heads.keys[head], heads.queries[head]) if is_key else None
-    return TextSums(products, heads.slopes[:, own], heads.means[:, own], scores, score_cost)
+    slopes = (heads.key_slopes if is_key else heads.value_slopes)[head] * heads.length
+    tokens = ((heads.keys if is_key else heads.values)[head], slopes)
+    return TextSums(products, heads.slopes[:, own], heads.means[:, own], tokens, scores, score_cost)

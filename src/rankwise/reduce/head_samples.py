@@ -32,6 +32,14 @@ class HeadSamples:
     """Of x over each text."""
     keys: Float[Tensor, "G R R"]
     """Second moment of keys around the means of their texts."""
+    values: Float[Tensor, "G V V"]
+    """The same of values."""
+    key_slopes: Float[Tensor, "G R R"]
+    """Second moment of the gradients by single keys."""
+    value_slopes: Float[Tensor, "G V V"]
+    """The same of values."""
+    length: float
+    """Tokens of a text, in the mean."""
     queries: Float[Tensor, "G R R"]
     """Second moment of the queries that ask each key head, times the square of the scale of scores."""
 
@@ -60,8 +68,12 @@ def head_sums(
         "slopes": slopes.sum(2).flatten(0, 1),
         "means": mean.repeat(len(slopes), 1),
         "keys": torch.einsum("bnga,bngc->gac", keys, keys),
+        "values": torch.einsum("bnga,bngc->gac", values, values),
+        "key_slopes": torch.einsum("kbnga,kbngc->gac", key_slopes, key_slopes) / len(slopes),
+        "value_slopes": torch.einsum("kbnga,kbngc->gac", value_slopes, value_slopes) / len(slopes),
         "queries": torch.einsum("bnxya,bnxyc->xac", asked, asked),
         "tokens": tokens.sum(),
+        "texts": torch.tensor(len(x)),
     }
 
 
@@ -71,12 +83,21 @@ def joined_sums(parts: Sequence[dict[str, Tensor]], at: int, sizes: Sequence[flo
     def slopes_of(name: str) -> Tensor:
         return torch.cat([part.pop(f"{name}{at}") * size for part, size in zip(parts, sizes, strict=True)])
 
-    tokens = sum(int(part.pop(f"tokens{at}")) for part in parts)
+    def moment(name: str, sizes: Sequence[float]) -> Tensor:
+        kept = [part.pop(f"{name}{at}") * size**2 for part, size in zip(parts, sizes, strict=True)]
+        return torch.stack(kept).sum(0) / tokens
+
+    tokens, texts = (sum(int(part.pop(f"{name}{at}")) for part in parts) for name in ("tokens", "texts"))
+    ones = [1.0] * len(parts)
     return HeadSamples(
         key_products=slopes_of("key_products"),
         value_products=slopes_of("value_products"),
         slopes=slopes_of("slopes"),
         means=torch.cat([part.pop(f"means{at}") for part in parts]),
-        keys=torch.stack([part.pop(f"keys{at}") for part in parts]).sum(0) / tokens,
-        queries=torch.stack([part.pop(f"queries{at}") for part in parts]).sum(0) / tokens,
+        keys=moment("keys", ones),
+        values=moment("values", ones),
+        key_slopes=moment("key_slopes", sizes),
+        value_slopes=moment("value_slopes", sizes),
+        length=tokens / texts,
+        queries=moment("queries", ones),
     )

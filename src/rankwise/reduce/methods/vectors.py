@@ -27,6 +27,8 @@ class TextSums:
     """``sum_t g_t``."""
     means: Float[Tensor, "S n"]
     """m."""
+    tokens: tuple[Float[Tensor, "n n"], Float[Tensor, "n n"]]
+    """Second moments of x and, times the tokens of a text, of g: all that single tokens tell."""
     scores: tuple[Float[Tensor, "n n"], Float[Tensor, "n n"]] | None = None
     """Of keys: second moments of keys, and of the queries that ask them, in the unit of scores; None of values."""
     score_cost: float = 0.0
