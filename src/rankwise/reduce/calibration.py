@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from rankwise.models import RunningModel
 from rankwise.progress import Progress, silent
 from rankwise.reduce.cost import embed, hidden_tokens
-from rankwise.reduce.head_samples import HeadSamples, head_sums, joined_sums
+from rankwise.reduce.head_samples import HeadSamples, head_sums, joined_sums, query_sum
 from rankwise.reduce.pieces import MaskedPieces, run
 from rankwise.reduce.sites import Site
 
@@ -41,6 +41,8 @@ class Samples:
     g: Float[Tensor, "K T n"] | None
     """Gradients of K losses, in units of ``g_size``; None of heads, and where nobody asked for them."""
     g_size: float
+    queries: Float[Tensor, "G R R"] | None = None
+    """Of heads: second moment of the queries that ask each key head, in the unit of scores."""
     heads: HeadSamples | None = None
     """Of heads, where gradients were asked for."""
 
@@ -86,6 +88,8 @@ def _collect_pass(
             f"x{at}": torch.cat([part.detach().flatten(0, -2)[real] for part in taps[at]], -1).half()
             for at in range(len(sites))
         }
+        for at, asking in queries.items():
+            found[f"q{at}"] = query_sum(sites[at], asking.detach(), pieces.mask)
         if not gradients:
             return found
         slopes: list[list[Tensor]] = [[] for _ in sites]
@@ -99,7 +103,7 @@ def _collect_pass(
         together, found[f"s{at}"] = together / size, size
         if site.kind == "heads":
             x = torch.cat([part.detach() for part in taps[at]], -1)
-            sums = head_sums(site, x, together, queries[at].detach(), pieces.mask)
+            sums = head_sums(site, x, together, pieces.mask)
             found |= {f"{name}{at}": value for name, value in sums.items()}
         else:
             found[f"g{at}"] = together.flatten(1, -2)[:, real].half()
@@ -189,10 +193,12 @@ def _tapped(running: RunningModel, sites: Sequence[Site]) -> Iterator[tuple[list
 def _joined(parts: Sequence[dict[str, Tensor]], at: int, gradients: bool) -> Samples:
     """The samples of one site, taken out of the passes they are in, so that memory holds them once."""
     x = torch.cat([part.pop(f"x{at}") for part in parts])
+    asked = [part.pop(f"q{at}") for part in parts if f"q{at}" in part]
+    queries = torch.stack(asked).sum(0) / len(x) if asked else None
     if not gradients:
-        return Samples(x, None, 1.0)
+        return Samples(x, None, 1.0, queries)
     sizes = [float(part.pop(f"s{at}")) for part in parts]
     if f"slopes{at}" in parts[0]:
-        return Samples(x, None, max(sizes), joined_sums(parts, at, [size / max(sizes) for size in sizes]))
+        return Samples(x, None, max(sizes), queries, joined_sums(parts, at, [size / max(sizes) for size in sizes]))
     g = [part.pop(f"g{at}") * (size / max(sizes)) for part, size in zip(parts, sizes, strict=True)]
     return Samples(x, torch.cat(g, 1), max(sizes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import torch
@@ -24,7 +24,7 @@ from rankwise.reduce.latent_modules import (
     latent_modules,
     latent_plan,
 )
-from rankwise.reduce.linear_modules import replaced
+from rankwise.reduce.linear_modules import replaced, weight_of
 from rankwise.reduce.methods import METHODS, MethodName
 from rankwise.reduce.methods.text_fisher import SCORE_COST
 from rankwise.reduce.methods.vectors import ModelVectors, TextSums
@@ -82,7 +82,21 @@ def find_metrics(
             vectors = _vectors(model, site, None if samples is None else samples[at], score_cost)
             found[at] = (*(metric(one) for one in vectors[: _keys(site)]), *found[at])
     progress(f"directions by {method}", 2 * len(sites), 2 * len(sites))
-    return found
+    return _balanced(sites, found) if METHODS[method].balanced else found
+
+
+def _balanced(sites: Sequence[Site], found: Sequence[tuple[Metric, ...]]) -> list[tuple[Metric, ...]]:
+    """The metrics of heads in units in which all keys together are worth as much as all values."""
+    worth = {True: 0.0, False: 0.0}
+    for site, each in zip(sites, found, strict=True):
+        for at, one in enumerate(each):
+            worth[at < _keys(site)] += float((one.spread * one.importance).sum())
+    return [
+        each
+        if site.kind != "heads"
+        else tuple(replace(one, importance=one.importance / worth[at < _keys(site)]) for at, one in enumerate(each))
+        for site, each in zip(sites, found, strict=True)
+    ]
 
 
 def budget(sites: Sequence[Site], keep: float) -> int:
@@ -233,7 +247,7 @@ def _vectors(model: nn.Module, site: Site, samples: Samples | None, score_cost: 
     return [
         ModelVectors(
             weight[low:high], bias[low:high], (high - low,), None if x is None else x[:, low:high], None, size,
-            _text_sums(site, samples, low, number, score_cost),
+            _text_sums(site, samples, low, number, score_cost), _partner(model, site, samples, number),
         )
         for number, (low, high) in enumerate(bounds)
     ]  # fmt: skip
@@ -248,7 +262,19 @@ def _text_sums(site: Site, samples: Samples | None, low: int, number: int, score
     head = number if is_key else number - _keys(site)
     products = (heads.key_products if is_key else heads.value_products)[:, head]
     own = slice(low, low + products.shape[-1])
-    scores = (heads.keys[head], heads.queries[head]) if is_key else None
+    assert samples is not None
+    assert samples.queries is not None
+    scores = (heads.keys[head], samples.queries[head]) if is_key else None
     slopes = (heads.key_slopes if is_key else heads.value_slopes)[head] * heads.length
     tokens = ((heads.keys if is_key else heads.values)[head], slopes)
     return TextSums(products, heads.slopes[:, own], heads.means[:, own], tokens, scores, score_cost)
+
+
+def _partner(model: nn.Module, site: Site, samples: Samples | None, number: int) -> Tensor | None:
+    """What the ``number``-th vector of ``site`` that is cut is multiplied with: queries, or columns of the output."""
+    if number < _keys(site):
+        return None if samples is None or samples.queries is None else samples.queries[number]
+    head, group = number - _keys(site), len(site.q.index) // len(site.k.index)
+    o = weight_of(model.get_submodule(site.o.module)).double()
+    columns = o[:, torch.from_numpy(site.o.index[group * head : group * (head + 1)])]
+    return torch.einsum("dha,dhc->ac", columns, columns)

@@ -40,16 +40,17 @@ class HeadSamples:
     """The same of values."""
     length: float
     """Tokens of a text, in the mean."""
-    queries: Float[Tensor, "G R R"]
-    """Second moment of the queries that ask each key head, times the square of the scale of scores."""
+
+
+def query_sum(site: Site, queries: Float[Tensor, "B N HR"], real: Bool[Tensor, "B N"]) -> Float[Tensor, "G R R"]:
+    """Products of the queries that ask each key head, summed over tokens, in the unit of scores."""
+    asking = queries * real[..., None] * site.scale
+    asked = asking.unflatten(-1, (len(site.k.index), -1, site.k.index.shape[1]))
+    return torch.einsum("bnxya,bnxyc->xac", asked, asked)
 
 
 def head_sums(
-    site: Site,
-    x: Float[Tensor, "B N n"],
-    slopes: Float[Tensor, "K B N n"],
-    queries: Float[Tensor, "B M HR"],
-    real: Bool[Tensor, "B N"],
+    site: Site, x: Float[Tensor, "B N n"], slopes: Float[Tensor, "K B N n"], real: Bool[Tensor, "B N"]
 ) -> dict[str, Tensor]:
     """The sums of one pass, by name."""
     groups, rank = site.k.index.shape
@@ -60,8 +61,6 @@ def head_sums(
     apart = (groups * rank, site.v.index.size)
     keys, values = (part.unflatten(-1, (groups, -1)) for part in centred.split(apart, -1))
     key_slopes, value_slopes = (part.unflatten(-1, (groups, -1)) for part in slopes.split(apart, -1))
-    asking = queries * counted if queries.shape[1] == real.shape[1] else queries
-    asked = asking.unflatten(-1, (groups, -1, rank)) * site.scale
     return {
         "key_products": torch.einsum("kbnga,bngc->kbgac", key_slopes, keys).flatten(0, 1).half(),
         "value_products": torch.einsum("kbnga,bngc->kbgac", value_slopes, values).flatten(0, 1).half(),
@@ -71,7 +70,6 @@ def head_sums(
         "values": torch.einsum("bnga,bngc->gac", values, values),
         "key_slopes": torch.einsum("kbnga,kbngc->gac", key_slopes, key_slopes) / len(slopes),
         "value_slopes": torch.einsum("kbnga,kbngc->gac", value_slopes, value_slopes) / len(slopes),
-        "queries": torch.einsum("bnxya,bnxyc->xac", asked, asked),
         "tokens": tokens.sum(),
         "texts": torch.tensor(len(x)),
     }
@@ -99,5 +97,4 @@ def joined_sums(parts: Sequence[dict[str, Tensor]], at: int, sizes: Sequence[flo
         key_slopes=moment("key_slopes", sizes),
         value_slopes=moment("value_slopes", sizes),
         length=tokens / texts,
-        queries=moment("queries", ones),
     )

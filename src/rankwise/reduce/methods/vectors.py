@@ -54,6 +54,8 @@ class ModelVectors:
     gradient_size: float = 1.0
     texts: TextSums | None = None
     """Of heads, instead of ``gradients``."""
+    partner: Float[Tensor, "n n"] | None = None
+    """Of heads: second moment of what x is multiplied with, queries (in the unit of scores) or output weights."""
 
     def chunks(self, centre: Float[Tensor, " n"]) -> Iterator[tuple[Float[Tensor, "t n"], Float[Tensor, "t n"]]]:
         """Samples around ``centre`` and gradients in units of ``gradient_size``, together, in float32."""
