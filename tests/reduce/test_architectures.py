@@ -13,9 +13,11 @@ import architectures
 from architectures import ARCHITECTURES
 from architectures import REFUSED as UNPLACED
 from rankwise.errors import InvalidInputError
+from rankwise.reduce import load_reduced
 from rankwise.reduce.options import ReductionOptions
-from rankwise.reduce.reduction import reduce_model
-from saved_models import saved
+from rankwise.reduce.pieces import MaskedPieces
+from rankwise.reduce.reduction import Texts, reduce_model
+from saved_models import saved, tokens
 
 _NO_TOKENS = "expected a model that reads tokens"
 _FUSED = "queries, keys and values are one module"
@@ -63,6 +65,25 @@ def test_an_architecture_is_reduced_or_refused(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", sorted(set(ARCHITECTURES) - set(QUICK)))
 def test_every_architecture_is_reduced_or_refused(name, tmp_path, monkeypatch):
     check(name, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("name", ["granitemoehybrid", "phi", "lfm2", "gpt_neo", "ctrl", "whisper"])
+def test_a_decoder_of_its_own_kind_is_measured_written_and_loaded(name, tmp_path, monkeypatch):
+    """Layers without attention, keys rotated in part, norms and layer numbers of other names, parts that never run."""
+    folder, out = saved(tiny(name, monkeypatch), tmp_path / "model"), tmp_path / "out"
+    texts = Texts(MaskedPieces(tokens(6), ("a",)), None, MaskedPieces(tokens(4, seed=1), ("b",)))
+    options = ReductionOptions(keep=0.5, recall=False, context=8)
+    report = reduce_model(folder, options, lambda running: texts, out=out)
+    assert report.generation.cache_bytes.after < report.generation.cache_bytes.before
+    model, ids = load_reduced(out), texts.evaluation.tokens
+    with torch.no_grad():
+        whole = model(input_ids=ids, use_cache=False).logits
+        steps = [model(input_ids=ids[:, :7], use_cache=True)]
+        for at in range(7, 12):
+            steps.append(model(input_ids=ids[:, at : at + 1], past_key_values=steps[0].past_key_values, use_cache=True))
+    loss = torch.nn.functional.cross_entropy(whole[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+    assert float(loss) == pytest.approx(report.cost.loss, abs=1e-4)
+    torch.testing.assert_close(torch.cat([step.logits for step in steps], 1), whole, rtol=0, atol=1e-3)
 
 
 def test_gates_after_the_values_are_seen_without_being_told(monkeypatch, tmp_path):
