@@ -106,7 +106,7 @@ def test_too_much_rank_is_answered_with_less(config, need_file):
 def cut(cost=0.005, rank=48, **changes):
     numbers = {
         "model": "tiny", "kept": f"rank {rank} of 64 in every head's query-key form", "rank": rank,
-        "original_rank": 64, "cost": cost, "unit": "nats per token", "tolerance": 0.01, "texts": "8 pieces",
+        "original_rank": 64, "cost": cost, "unit": "% more perplexity", "tolerance": 0.01, "texts": "8 pieces",
         "weights": (1000, 800), "cache": (100, 75),
     }  # fmt: skip
     return TakenAway(**numbers | changes)
@@ -131,7 +131,7 @@ def test_a_reduction_that_was_written_is_read(tmp_path):
     report = read_reduction(tmp_path / "reduction.json")
     found = taken_away(report)
     assert found.rank < found.original_rank
-    assert found.cost == report.cost.cost
+    assert found.cost == report.cost.noticed_percent
     assert found.affordable is (found.cost <= found.tolerance)
 
 

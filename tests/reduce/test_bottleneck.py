@@ -11,7 +11,8 @@ from rankwise.errors import InvalidInputError
 from rankwise.reduce.allocation import allocated_ranks, uniform_ranks
 from rankwise.reduce.bottleneck import RIDGE, Metric, bottleneck
 from rankwise.reduce.methods.fisher import fisher_metric
-from rankwise.reduce.methods.vectors import ModelVectors
+from rankwise.reduce.methods.text_fisher import text_fisher_metric
+from rankwise.reduce.methods.vectors import ModelVectors, TextSums
 
 
 def moment(n, seed):
@@ -89,3 +90,26 @@ def test_flip_flop_finds_what_few_sensitive_tokens_need():
     plain, flipped = (bottleneck(fisher_metric(vectors(x, g), flips)).down[0].abs() for flips in (0, 2))
     assert plain[0] > 0.9  # most of the variance
     assert flipped[1] > 0.9  # what the loss feels
+
+
+def test_whole_texts_give_the_two_moments_that_made_them():
+    """Matrices ``A Z B`` of white Z have the moments ``A A^T`` and ``B^T B``, up to a factor between the two."""
+    generator = torch.Generator().manual_seed(0)
+    left, right = torch.diag(torch.tensor([2.0, 1.0, 0.5])), torch.tensor([[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [0, 0, 2]])
+    products = left @ torch.randn(20_000, 3, 3, generator=generator) @ right
+    nothing = torch.zeros(20_000, 3)
+    tokens = (torch.eye(3), torch.eye(3))
+    metric = text_fisher_metric(TextSums(products, nothing, nothing, tokens), torch.zeros(3), 1.0)
+    wanted = torch.kron((left @ left.mT).double(), (right.mT @ right).double())
+    torch.testing.assert_close(torch.kron(metric.importance, metric.spread), wanted, rtol=0, atol=0.3)
+
+
+def test_scores_count_where_gradients_vanish():
+    """Without gradients the metric is that of the scores alone: queries times keys, at the price that is asked."""
+    keys, queries = moment(4, 1).float(), moment(4, 2).float()
+    nothing = torch.zeros(5, 4)
+    silent = torch.zeros(4, 4)
+    texts = TextSums(torch.zeros(5, 4, 4), nothing, nothing, (silent, silent), (keys, queries), 0.5)
+    metric = text_fisher_metric(texts, torch.zeros(4), 0.1)
+    wanted = 0.5 * torch.kron(queries, keys).double()
+    torch.testing.assert_close(torch.kron(metric.importance, metric.spread), wanted, rtol=2e-2, atol=2e-2)

@@ -68,4 +68,47 @@ def test_padding_changes_nothing():
     both = (MaskedPieces(short, ("x",)), MaskedPieces(padded, ("x",), real))
     ours, theirs = (collect(running, sites, one, gradients=True)[0] for one in both)
     torch.testing.assert_close(ours.x, theirs.x, rtol=0, atol=1e-2)
-    assert ours.g.shape == theirs.g.shape == (4, 14, 80)
+    torch.testing.assert_close(ours.queries, theirs.queries, rtol=0, atol=1e-4)
+    for name in ("key_products", "value_products", "slopes", "means", "keys", "values"):
+        slopes = name in ("key_products", "value_products", "slopes")
+        one, other = (
+            getattr(samples.heads, name).float() * (samples.g_size if slopes else 1.0) for samples in (ours, theirs)
+        )
+        torch.testing.assert_close(one, other, rtol=0, atol=2e-3 * float(one.abs().max()))
+
+
+def test_products_are_slopes_of_the_embedding_by_the_error():
+    """``<E, M>`` is what the embedding's product with the probe loses, to first order, by finite differences."""
+    running, texts = encoder("bert"), pieces(1)
+    sites = attention_sites(running).sites
+    found = collect(running, sites, texts, gradients=True)[1]
+    generator = torch.Generator().manual_seed(0)
+    probes = [torch.randn(1, 40, generator=torch.Generator().manual_seed(0)) for _ in range(1)]
+    head, error = 2, 1e-3 * torch.randn(8, 8, generator=generator)
+    rows = slice(8 * head, 8 * head + 8)
+    values = running.model.encoder.layer[1].attention.self.value
+    sums = found.heads
+    around_zero = sums.value_products[0, head].float() + torch.outer(
+        sums.slopes[0, 40:][rows], sums.means[0, 40:][rows]
+    )
+    with torch.no_grad():
+        before = embed(running, texts)
+        values.bias[rows] += error @ values.bias[rows]
+        values.weight[rows] += error @ values.weight[rows]
+        change = ((embed(running, texts) - before) * probes[0]).sum()
+    assert float((error * around_zero).sum() * found.g_size) == pytest.approx(float(change), rel=0.03)
+
+
+def test_a_saturated_head_keeps_its_keys():
+    """A head whose softmax sees one token has no gradient, and is not cut for that."""
+    running = encoder("bert")
+    block = running.model.encoder.layer[0].attention.self
+    sharp = slice(0, 8)
+    for linear in (block.query, block.key):
+        linear.weight.data[sharp] *= 60
+    sites, found = directions(running)
+    fisher = [float(one.spectrum.sum()) for one in found[0].found[:5]]
+    assert fisher[0] > max(fisher[1:])
+    products = collect(running, sites, pieces(), gradients=True)[0].heads.key_products.float()
+    slopes = products.square().mean((0, 2, 3))
+    assert slopes[0] < slopes[1:].max()

@@ -20,9 +20,9 @@ class TakenAway:
     original_rank: int
     """The rank of a head before the cut."""
     cost: float | None
-    """None where no texts were given, so that nothing was measured."""
+    """In percent of ``unit``; None where no texts were given, so that nothing was measured."""
     unit: str
-    """Of the cost."""
+    """What users notice: perplexity or nearest neighbours."""
     tolerance: float
     """The largest cost that counts as small."""
     texts: str
@@ -38,7 +38,8 @@ class TakenAway:
         return self.cost is not None and self.cost <= self.tolerance
 
 
-DEFAULT_TOLERANCE = 0.05
+DEFAULT_TOLERANCE = 5.0
+"""Percent of perplexity, or of nearest neighbours: the limit of the verdict of ``rankwise reduce``."""
 
 
 def taken_away(report: Reduction) -> TakenAway:
@@ -52,8 +53,8 @@ def taken_away(report: Reduction) -> TakenAway:
         kept=f"{share:.0%} of the {what}",
         rank=round(share * report.head_rank),
         original_rank=report.head_rank,
-        cost=None if cost is None else cost.cost,
-        unit=report.unit,
+        cost=None if cost is None else cost.noticed_percent,
+        unit=report.noticed_unit,
         tolerance=DEFAULT_TOLERANCE if report.tolerance is None else report.tolerance,
         texts="" if texts is None else f"{texts.evaluation} held-out pieces of {texts.tokens} tokens",
         weights=(int(weights.before), int(weights.after)),

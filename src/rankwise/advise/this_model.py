@@ -35,7 +35,7 @@ def _verdict(of: Situation, cut: TakenAway, cost: float) -> Statement:
     if of.cached:
         saved.append(f"{_percent(*cut.cache)} of the cache of keys and values")
     measured = (
-        f"Cut to {cut.kept}, it loses {cost:.2g} ({cut.unit}) on {cut.texts}; up to {cut.tolerance:g} counts as small"
+        f"Cut to {cut.kept}, it costs {cost:.2g} {cut.unit} on {cut.texts}; up to {cut.tolerance:g} counts as small"
     )
     unproved = "the cost on other texts or in other tasks: measure on your own before you use the smaller model."
     if cut.affordable:

@@ -56,7 +56,7 @@ def reduce(
         model: A folder with config.json and safetensors, or a .gguf file (extra gguf).
         keep: Share of the cache (of encoders: of the heads' coordinates) that stays.
         rank: Instead: the size of every latent, or the rank of every head.
-        tolerance: Instead: the smallest share within this cost, in nats per token or 1 - cosine.
+        tolerance: Instead: the smallest share with at most so many percent more perplexity or changed neighbours.
         method: Which directions stay: by what they do to the loss, by activations, or by weights alone (no texts).
         uniform: The same share in every layer and head, not more where it is worth more.
         text: Text files, UTF-8, to measure on; without --calibrate their first quarter teaches directions.

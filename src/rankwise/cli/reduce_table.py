@@ -77,5 +77,6 @@ def _details(report: Reduction, out_folder: Path | None) -> list[str]:
     lines += [f"Untouched: {item.what}: {item.reason}." for item in report.untouched[:5]]
     if out_folder is not None:
         load = "rankwise.load_reduced" if report.form == "latents" else "AutoModelForCausalLM.from_pretrained"
-        lines.append(f'Written: {out_folder} ({report.stored}). Load it: {load}("{out_folder}")')
+        size = sum(file.stat().st_size for file in out_folder.rglob("*") if file.is_file())
+        lines.append(f'Written: {out_folder} ({size / 1e6:.1f} MB; {report.stored}). Load it: {load}("{out_folder}")')
     return lines

@@ -5,6 +5,8 @@ models the log-likelihood of labels, once those of the text and once labels that
 information of its predictions; validation text could not tell which is better); for encoders the embedding times a
 random vector (the Gauss-Newton matrix of the squared distance of embeddings).
 
+Of a latent's vector every token is kept; of heads, what is summed over whole texts (see ``head_samples``).
+
 Legend: T tokens, K losses, n coordinates of the vector of a site.
 """
 
@@ -23,6 +25,7 @@ from torch import Tensor, nn
 from rankwise.models import RunningModel
 from rankwise.progress import Progress, silent
 from rankwise.reduce.cost import embed, hidden_tokens
+from rankwise.reduce.head_samples import HeadSamples, head_sums, joined_sums, query_sum
 from rankwise.reduce.pieces import MaskedPieces, run
 from rankwise.reduce.sites import Site
 
@@ -36,8 +39,12 @@ class Samples:
 
     x: Float[Tensor, "T n"]
     g: Float[Tensor, "K T n"] | None
-    """Gradients of K losses, in units of ``g_size``."""
+    """Gradients of K losses, in units of ``g_size``; None of heads, and where nobody asked for them."""
     g_size: float
+    queries: Float[Tensor, "G R R"] | None = None
+    """Of heads: second moment of the queries that ask each key head, in the unit of scores."""
+    heads: HeadSamples | None = None
+    """Of heads, where gradients were asked for."""
 
 
 def collect(
@@ -74,24 +81,32 @@ def _collect_pass(
     running: RunningModel, sites: Sequence[Site], pieces: MaskedPieces, number: int, gradients: bool
 ) -> dict[str, Tensor]:
     real = pieces.mask.flatten()
-    with _tapped(running, sites) as taps, torch.set_grad_enabled(gradients):
+    with _tapped(running, sites) as (taps, queries), torch.set_grad_enabled(gradients):
         scalars = _scalars(running, pieces, number)
         vectors = [part for site in range(len(sites)) for part in taps[site]]
         found = {
             f"x{at}": torch.cat([part.detach().flatten(0, -2)[real] for part in taps[at]], -1).half()
             for at in range(len(sites))
         }
+        for at, asking in queries.items():
+            found[f"q{at}"] = query_sum(sites[at], asking.detach(), pieces.mask)
         if not gradients:
             return found
         slopes: list[list[Tensor]] = [[] for _ in sites]
         for last, scalar in scalars:
             grads = iter(torch.autograd.grad(scalar, vectors, retain_graph=not last))
             for at in range(len(sites)):
-                slopes[at].append(torch.cat([next(grads).flatten(0, -2)[real] for _ in taps[at]], -1))
-    for at, slope in enumerate(slopes):
-        together = torch.stack(slope)
+                slopes[at].append(torch.cat([next(grads) for _ in taps[at]], -1))
+    for at, site in enumerate(sites):
+        together = torch.stack(slopes[at])
         size = together.square().mean().sqrt().clamp_min(1e-30)
-        found[f"g{at}"], found[f"s{at}"] = (together / size).half(), size
+        together, found[f"s{at}"] = together / size, size
+        if site.kind == "heads":
+            x = torch.cat([part.detach() for part in taps[at]], -1)
+            sums = head_sums(site, x, together, pieces.mask)
+            found |= {f"{name}{at}": value for name, value in sums.items()}
+        else:
+            found[f"g{at}"] = together.flatten(1, -2)[:, real].half()
     return found
 
 
@@ -115,13 +130,19 @@ def _scalars(running: RunningModel, pieces: MaskedPieces, number: int) -> Iterat
 
 
 @contextmanager
-def _tapped(running: RunningModel, sites: Sequence[Site]) -> Iterator[list[list[Tensor]]]:
-    """The parts of each site's vector as the model makes them: outputs of k and v, or the input of MLA's second map."""
+def _tapped(running: RunningModel, sites: Sequence[Site]) -> Iterator[tuple[list[list[Tensor]], dict[int, Tensor]]]:
+    """The parts of each site's vector as the model makes them, and of heads the queries.
+
+    Parts are the outputs of k and v, or the input of MLA's second map.
+    """
     taps: list[list[Tensor]] = [[] for _ in sites]
+    queries: dict[int, Tensor] = {}
     hooks = []
 
     def enter(_: object, given: tuple[Tensor, ...], out: Tensor) -> Tensor:
-        return out.requires_grad_() if torch.is_grad_enabled() and not out.requires_grad else out
+        if not torch.is_grad_enabled() or out.requires_grad:
+            return out
+        return out.requires_grad_().clone()  # no leaf: some models change it in place
 
     frozen = [(weight, weight.requires_grad) for weight in running.model.parameters()]
     for weight, _ in frozen:
@@ -130,6 +151,12 @@ def _tapped(running: RunningModel, sites: Sequence[Site]) -> Iterator[list[list[
         if isinstance(module, nn.Embedding):
             hooks.append(module.register_forward_hook(enter))
     for at, site in enumerate(sites):
+        if site.kind == "heads":
+
+            def ask(_: object, given: object, out: Tensor, site: Site = site, at: int = at) -> None:
+                queries[at] = out[..., torch.from_numpy(site.q.index.ravel())]
+
+            hooks.append(running.model.get_submodule(site.q.module).register_forward_hook(ask))
         for rows in (site.k,) if site.kind == "mla" else (site.k, site.v):
             columns = torch.from_numpy(rows.index.ravel())
 
@@ -155,7 +182,7 @@ def _tapped(running: RunningModel, sites: Sequence[Site]) -> Iterator[list[list[
 
             hooks.append(running.model.get_submodule(rows.module).register_forward_hook(tap))
     try:
-        yield taps
+        yield taps, queries
     finally:
         for hook in hooks:
             hook.remove()
@@ -166,8 +193,12 @@ def _tapped(running: RunningModel, sites: Sequence[Site]) -> Iterator[list[list[
 def _joined(parts: Sequence[dict[str, Tensor]], at: int, gradients: bool) -> Samples:
     """The samples of one site, taken out of the passes they are in, so that memory holds them once."""
     x = torch.cat([part.pop(f"x{at}") for part in parts])
+    asked = [part.pop(f"q{at}") for part in parts if f"q{at}" in part]
+    queries = torch.stack(asked).sum(0) / len(x) if asked else None
     if not gradients:
-        return Samples(x, None, 1.0)
+        return Samples(x, None, 1.0, queries)
     sizes = [float(part.pop(f"s{at}")) for part in parts]
+    if f"slopes{at}" in parts[0]:
+        return Samples(x, None, max(sizes), queries, joined_sums(parts, at, [size / max(sizes) for size in sizes]))
     g = [part.pop(f"g{at}") * (size / max(sizes)) for part, size in zip(parts, sizes, strict=True)]
     return Samples(x, torch.cat(g, 1), max(sizes))

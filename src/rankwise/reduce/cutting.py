@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import torch
@@ -24,9 +24,10 @@ from rankwise.reduce.latent_modules import (
     latent_modules,
     latent_plan,
 )
-from rankwise.reduce.linear_modules import replaced
+from rankwise.reduce.linear_modules import replaced, weight_of
 from rankwise.reduce.methods import METHODS, MethodName
-from rankwise.reduce.methods.vectors import ModelVectors
+from rankwise.reduce.methods.text_fisher import SCORE_COST
+from rankwise.reduce.methods.vectors import ModelVectors, TextSums
 from rankwise.reduce.mla_modules import MlaPlan, mla_modules
 from rankwise.reduce.sites import Site
 
@@ -62,13 +63,40 @@ def find_metrics(
     method: MethodName,
     *,
     progress: Progress = silent,
-) -> Iterator[tuple[Metric, ...]]:
-    """What ``method`` knows of the vectors of each site, in the order of ``sites``."""
+) -> list[tuple[Metric, ...]]:
+    """What ``method`` knows of the vectors of each site, in the order of ``sites``.
+
+    Scores are weighed against what the values of a head are worth in the mean, so keys come after all values.
+    """
+    metric = METHODS[method].metric
+    found: list[tuple[Metric, ...]] = []
     for at, site in enumerate(sites):
-        progress(f"directions by {method}", at, len(sites))
+        progress(f"directions by {method}", at, 2 * len(sites))
         vectors = _vectors(model, site, None if samples is None else samples[at])
-        yield tuple(METHODS[method].metric(one) for one in vectors)
-    progress(f"directions by {method}", len(sites), len(sites))
+        found.append(tuple(metric(one) for one in vectors[_keys(site) :]))
+    worth = [float((one.spread * one.importance).sum()) for each in found for one in each]
+    score_cost = SCORE_COST * sum(worth) / len(worth)
+    for at, site in enumerate(sites):
+        progress(f"directions by {method}", len(sites) + at, 2 * len(sites))
+        if _keys(site):
+            vectors = _vectors(model, site, None if samples is None else samples[at], score_cost)
+            found[at] = (*(metric(one) for one in vectors[: _keys(site)]), *found[at])
+    progress(f"directions by {method}", 2 * len(sites), 2 * len(sites))
+    return _balanced(sites, found) if METHODS[method].balanced else found
+
+
+def _balanced(sites: Sequence[Site], found: Sequence[tuple[Metric, ...]]) -> list[tuple[Metric, ...]]:
+    """The metrics of heads in units in which all keys together are worth as much as all values."""
+    worth = {True: 0.0, False: 0.0}
+    for site, each in zip(sites, found, strict=True):
+        for at, one in enumerate(each):
+            worth[at < _keys(site)] += float((one.spread * one.importance).sum())
+    return [
+        each
+        if site.kind != "heads"
+        else tuple(replace(one, importance=one.importance / worth[at < _keys(site)]) for at, one in enumerate(each))
+        for site, each in zip(sites, found, strict=True)
+    ]
 
 
 def budget(sites: Sequence[Site], keep: float) -> int:
@@ -80,7 +108,7 @@ def budget(sites: Sequence[Site], keep: float) -> int:
 
 def require_possible(sites: Sequence[Site], *, keep: float | None, rank: int | None) -> None:
     """Refuse a rank or a share that these sites cannot have, before anything long begins."""
-    sizes = [size for site in sites for size in _sizes(site)]
+    sizes = [size for site in sites for size in vector_sizes(site)]
     if rank is not None and not 1 <= rank <= max(sizes):
         raise InvalidInputError(f"--rank: expected 1 to {max(sizes)}, the size of the vectors that are cut, got {rank}")
     if keep is not None and budget(sites, keep) < len(sizes):
@@ -187,10 +215,10 @@ def _cut(model: nn.Module, directions: Directions, ranks: Sequence[int]) -> Cut:
 
 def _whole(sites: Sequence[Site]) -> int:
     """What a share is a share of."""
-    return sum(site.cached_numbers if site.kind != "heads" else sum(_sizes(site)) for site in sites)
+    return sum(site.cached_numbers if site.kind != "heads" else sum(vector_sizes(site)) for site in sites)
 
 
-def _sizes(site: Site) -> list[int]:
+def vector_sizes(site: Site) -> list[int]:
     """Coordinates of the vectors that ``_vectors`` lists."""
     if site.kind != "heads":
         return [site.cached_numbers - site.shared_key]
@@ -198,7 +226,13 @@ def _sizes(site: Site) -> list[int]:
     return keys + [site.v.index.shape[1]] * len(site.v.index)
 
 
-def _vectors(model: nn.Module, site: Site, samples: Samples | None) -> list[ModelVectors]:
+def _keys(site: Site) -> int:
+    """How many vectors of ``site`` are keys of one head."""
+    return len(site.k.index) if site.kind == "heads" and site.cut_keys else 0
+
+
+def _vectors(model: nn.Module, site: Site, samples: Samples | None, score_cost: float = 0.0) -> list[ModelVectors]:
+    """The vectors of ``site`` that are cut: one of a latent; of heads, those of the keys, then those of the values."""
     weight, bias = joint_map(model, site)
     x = None if samples is None else samples.x
     g = None if samples is None else samples.g
@@ -207,13 +241,40 @@ def _vectors(model: nn.Module, site: Site, samples: Samples | None) -> list[Mode
         return [ModelVectors(weight, bias, (len(weight),), x, g, size)]
     if site.kind == "joint":
         return [ModelVectors(weight, bias, (site.k.index.size, site.v.index.size), x, g, size)]
-    sizes = _sizes(site)
+    sizes = vector_sizes(site)
     start = len(weight) - sum(sizes)  # keys that are not cut come first
-    bounds = torch.tensor([start, *sizes]).cumsum(0).tolist()
+    bounds = itertools.pairwise(torch.tensor([start, *sizes]).cumsum(0).tolist())
     return [
         ModelVectors(
-            weight[low:high], bias[low:high], (high - low,),
-            None if x is None else x[:, low:high], None if g is None else g[..., low:high], size,
+            weight[low:high], bias[low:high], (high - low,), None if x is None else x[:, low:high], None, size,
+            _text_sums(site, samples, low, number, score_cost), _partner(model, site, samples, number),
         )
-        for low, high in itertools.pairwise(bounds)
+        for number, (low, high) in enumerate(bounds)
     ]  # fmt: skip
+
+
+def _text_sums(site: Site, samples: Samples | None, low: int, number: int, score_cost: float) -> TextSums | None:
+    """Of the vector that begins at coordinate ``low`` and is the ``number``-th that is cut."""
+    heads = None if samples is None else samples.heads
+    if heads is None:
+        return None
+    is_key = number < _keys(site)
+    head = number if is_key else number - _keys(site)
+    products = (heads.key_products if is_key else heads.value_products)[:, head]
+    own = slice(low, low + products.shape[-1])
+    assert samples is not None
+    assert samples.queries is not None
+    scores = (heads.keys[head], samples.queries[head]) if is_key else None
+    slopes = (heads.key_slopes if is_key else heads.value_slopes)[head] * heads.length
+    tokens = ((heads.keys if is_key else heads.values)[head], slopes)
+    return TextSums(products, heads.slopes[:, own], heads.means[:, own], tokens, scores, score_cost)
+
+
+def _partner(model: nn.Module, site: Site, samples: Samples | None, number: int) -> Tensor | None:
+    """What the ``number``-th vector of ``site`` that is cut is multiplied with: queries, or columns of the output."""
+    if number < _keys(site):
+        return None if samples is None or samples.queries is None else samples.queries[number]
+    head, group = number - _keys(site), len(site.q.index) // len(site.k.index)
+    o = weight_of(model.get_submodule(site.o.module)).double()
+    columns = o[:, torch.from_numpy(site.o.index[group * head : group * (head + 1)])]
+    return torch.einsum("dha,dhc->ac", columns, columns)

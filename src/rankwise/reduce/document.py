@@ -29,6 +29,14 @@ class CostReport:
     neighbours_kept: float | None = None
     """Share of texts whose nearest other text is the same; None for language models."""
 
+    @property
+    def noticed_percent(self) -> float:
+        """What users notice, in percent: more perplexity, or nearest neighbours that change."""
+        if self.neighbours_kept is not None:
+            return 100 * (1 - self.neighbours_kept)
+        assert self.perplexity_percent is not None
+        return self.perplexity_percent
+
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
@@ -180,6 +188,11 @@ class Reduction:
     """How the written directory keeps its numbers; None where nothing was written."""
     seconds: float = 0.0
     """How long it took."""
+
+    @property
+    def noticed_unit(self) -> str:
+        """What ``CostReport.noticed_percent`` is percent of."""
+        return "% of nearest neighbours" if self.objective == "embedding" else "% more perplexity"
 
     @property
     def unit(self) -> str:

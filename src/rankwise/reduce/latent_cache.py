@@ -10,7 +10,7 @@ Legend: B batch, N new tokens, P past ones, G key heads, R rank, k size of the l
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -92,6 +92,7 @@ class LatentBlock:
         self.site, self.attention = site, model.get_submodule(site.attention)
         self.k: LatentProjection = model.get_submodule(site.k.module)  # type: ignore[assignment]
         self.v: LatentProjection = model.get_submodule(site.v.module)  # type: ignore[assignment]
+        self.norm = None if site.key_norm is None else model.get_submodule(site.key_norm)
         self._back: Tensor | None = None
 
     @property
@@ -112,7 +113,7 @@ class LatentBlock:
         else:
             keys = linear(latents, self.k.up, self.k.bias)
             values = linear(latents, self.v.up, self.v.bias)
-        norm: Any = getattr(self.attention, "k_norm", None)
+        norm: Any = None if self.site.key_norm is None else self.norm
         whole = norm is not None and getattr(norm, "weight", keys[0, 0]).numel() == groups * rank and groups > 1
         if whole:
             keys = norm(keys)
@@ -122,18 +123,25 @@ class LatentBlock:
         keys, values = keys.transpose(1, 2), values.unflatten(-1, (groups, width)).transpose(1, 2)
         if rotation is not None:
             rotate = sys.modules[type(self.attention).__module__].apply_rotary_pos_emb
-            _, keys = rotate(keys, keys, *rotation)
+            part = getattr(self.attention, "rotary_ndims", rank)  # some rotate the first coordinates alone
+            _, turned = rotate(keys[..., :part], keys[..., :part], *rotation)
+            keys = torch.cat([turned, keys[..., part:]], -1)
         return keys, values
 
 
 class LatentCache(Cache):  # type: ignore[misc]
-    """The cache of a reduced model; ``model.generate`` and ``use_cache=True`` make it by themselves."""
+    """The cache of a reduced model; ``model.generate`` and ``use_cache=True`` make it by themselves.
 
-    def __init__(self, blocks: Sequence[LatentBlock | None]) -> None:
-        layers: list[Any] = []
-        for block in blocks:
-            known = [layer for layer in layers if isinstance(layer, LatentLayer)]
-            layers.append(DynamicLayer() if block is None else LatentLayer(block, known))
+    - ``blocks``: those that were cut, by the number of their layer; other layers are cached as ``config`` wants it.
+    """
+
+    def __init__(self, blocks: Mapping[int, LatentBlock], config: Any) -> None:
+        layers: list[Any] = list(DynamicCache(config=config).layers)
+        layers += [DynamicLayer() for _ in range(1 + max(blocks) - len(layers))]
+        known: list[LatentLayer] = []
+        for at in sorted(blocks):
+            layers[at] = LatentLayer(blocks[at], tuple(known))
+            known.append(layers[at])
         super().__init__(layers=layers)
 
     def bytes(self) -> int:
@@ -143,8 +151,18 @@ class LatentCache(Cache):  # type: ignore[misc]
 
 def cache_bytes(cache: Any) -> int:
     """Bytes of the tensors of any cache of ``transformers``, counted."""
-    tensors = [part for layer in cache.layers for part in (layer.keys, layer.values) if part is not None]
-    return sum(part.numel() * part.element_size() for part in tensors)
+    tensors: dict[int, Tensor] = {}
+    for layer in cache.layers:
+        kept = (layer.keys, layer.values) if isinstance(layer, LatentLayer) else vars(layer).values()
+        for value in kept:
+            parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+            tensors |= {id(part): part for part in parts if isinstance(part, Tensor)}
+    return sum(part.numel() * part.element_size() for part in tensors.values())
+
+
+def layer_number(attention: nn.Module) -> int:
+    """The number under which an attention block caches."""
+    return int(getattr(attention, "layer_idx", getattr(attention, "layer_id", None)))  # type: ignore[arg-type]
 
 
 def use_latent_cache(model: nn.Module, sites: Sequence[Site]) -> list[Any]:
@@ -153,16 +171,15 @@ def use_latent_cache(model: nn.Module, sites: Sequence[Site]) -> list[Any]:
     hooks = []
     for site in sites:
         block = LatentBlock(model, site)
-        blocks[int(block.attention.layer_idx)] = block  # type: ignore[arg-type]
+        blocks[layer_number(block.attention)] = block
         hooks.append(block.attention.register_forward_pre_hook(_recorder(block), with_kwargs=True))
-    count = 1 + max(blocks)
 
     def swap(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         wanted = kwargs.get("use_cache")
         given = kwargs.get("past_key_values")
         empty = given is None or (type(given) is DynamicCache and given.get_seq_length() == 0)
         if empty and (wanted if wanted is not None else module.config.get_text_config().use_cache):
-            kwargs["past_key_values"] = LatentCache([blocks.get(layer) for layer in range(count)])
+            kwargs["past_key_values"] = LatentCache(blocks, module.config)
         return args, kwargs
 
     return [*hooks, model.register_forward_pre_hook(swap, with_kwargs=True)]

@@ -22,7 +22,7 @@ class ReductionOptions:
     rank: int | None = None
     """Size of every latent, or rank of every head."""
     tolerance: float | None = None
-    """The smallest share of 5 %, 10 %, ... within this cost is chosen."""
+    """The smallest share of 5 %, 10 %, ... within it is chosen; percent of what users notice, see ``CostReport``."""
     method: MethodName = "fisher"
     """How directions are chosen."""
     allocation: Allocation = "allocated"

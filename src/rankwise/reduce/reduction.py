@@ -44,6 +44,7 @@ from rankwise.reduce.mla_modules import mla_plan, require_mla
 from rankwise.reduce.mla_shape import best_shape, mla_directions
 from rankwise.reduce.options import FRONTIER_SHARES, ReductionOptions
 from rankwise.reduce.pieces import MaskedPieces
+from rankwise.reduce.probing import runnable_sites
 from rankwise.reduce.recall import copy_accuracies, recall_reports
 from rankwise.reduce.saved import factor_dtype, require_new, save_reduced, use_fast_attention
 from rankwise.reduce.sites import Sites, attention_sites
@@ -90,7 +91,7 @@ def reduce_model(
     running = load_running(model)
     use_fast_attention(running.model)
     texts = None if read_texts is None else read_texts(running)
-    found = attention_sites(running)
+    found = runnable_sites(running, attention_sites(running))
     require_possible(found.sites, keep=options.keep, rank=options.rank)
     if options.form == "mla":
         require_mla(running.model, found.sites)
@@ -228,11 +229,12 @@ class _Cutting:
         while low < high:
             middle = (low + high) // 2
             with cut_model(self.running.model, self.cuts(self.options.method, _CHOICES[middle]), dtype=self.dtype):
-                cost = cost_of(self.read(texts.selection, f"choose: {_CHOICES[middle]:.0%}"), original).cost
-            low, high = (low, middle) if cost <= tolerance else (middle + 1, high)
+                cost = cost_of(self.read(texts.selection, f"choose: {_CHOICES[middle]:.0%}"), original)
+            within = CostReport(**asdict(cost)).noticed_percent <= tolerance
+            low, high = (low, middle) if within else (middle + 1, high)
         if high == len(_CHOICES):
             raise InvalidInputError(
-                f"--tolerance: expected a cost that keeping 95 % stays within, got {tolerance:g}; choose a larger one"
+                f"--tolerance: expected percent that keeping 95 % stays within, got {tolerance:g}; choose a larger one"
             )
         return _CHOICES[high]
 

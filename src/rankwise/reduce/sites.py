@@ -58,6 +58,10 @@ class Site:
     """Coordinates of the latent of an MLA block; None for any other."""
     shared_key: int = 0
     """Coordinates of the rotary key that an MLA block caches beside its latent."""
+    scale: float = 1.0
+    """What a product of query and key is multiplied by."""
+    key_norm: str | None = None
+    """The path of the norm on keys; None without."""
 
     @property
     def cached_numbers(self) -> int:
@@ -82,21 +86,28 @@ def attention_sites(running: RunningModel) -> Sites:
     modules = dict(running.model.named_modules())
     sites, untouched = [], [(item.what, item.reason) for item in placement.unsupported]
     for ref in placement.layers:
-        site = _site(ref, joint=running.objective == "causal" and ref.part == "decoder")
+        site = _site(ref, modules, joint=running.objective == "causal" and ref.part == "decoder")
         reason = _refusal(site, modules)
+        if reason is None and ref.gated and site.kind == "heads":
+            reason = "gates stand between its values and its outputs"
         if reason is None:
             sites.append(site)
             if site.kind == "heads" and not site.cut_keys:
                 untouched.append((f"keys of {ref.name}", "positions or a norm stand between them and the scores"))
         else:
             untouched.append((ref.name, reason))
-    if not sites:
-        reasons = "; ".join(f"{what}: {why}" for what, why in untouched[:3])
+    return require_some(running, Sites(placement.architecture, tuple(sites), tuple(untouched)))
+
+
+def require_some(running: RunningModel, found: Sites) -> Sites:
+    """``found``, unless it has no attention block."""
+    if not found.sites:
+        reasons = "; ".join(f"{what}: {why}" for what, why in found.untouched[:3])
         raise InvalidInputError(f"{running.path}: expected attention that can be reduced, got none: {reasons}")
-    return Sites(placement.architecture, tuple(sites), tuple(untouched))
+    return found
 
 
-def _site(ref: LayerRef, *, joint: bool) -> Site:
+def _site(ref: LayerRef, modules: Mapping[str, nn.Module], *, joint: bool) -> Site:
     if ref.v is None or ref.o is None:
         raise InvalidInputError(f"{ref.name}: expected values and outputs, got queries and keys alone")
     k = _rows(ref.k)
@@ -115,7 +126,16 @@ def _site(ref: LayerRef, *, joint: bool) -> Site:
         cut_keys=free,
         latent_size=None if ref.latent is None else ref.latent.key_size,
         shared_key=0 if ref.latent is None else ref.latent.rope,
+        scale=ref.scale,
+        key_norm=_key_norm(ref, k.module.rpartition(".")[0], modules),
     )
+
+
+def _key_norm(ref: LayerRef, attention: str, modules: Mapping[str, nn.Module]) -> str | None:
+    """By the tensor of its gain; norms without one go by their usual name."""
+    if ref.k_head_norm is not None and ref.k_head_norm.gain is not None:
+        return ref.k_head_norm.gain.rpartition(".")[0]
+    return f"{attention}.k_norm" if f"{attention}.k_norm" in modules else None
 
 
 def _rows(where: TensorSlice) -> ProjectionRows:

@@ -24,10 +24,12 @@ class Method:
 
     metric: Callable[[ModelVectors], Metric]
     needs: Literal["gradients", "activations", "nothing"]
+    balanced: bool = False
+    """Whether keys and values of heads are in units of their own: then all keys count as much as all values."""
 
 
 METHODS: dict[MethodName, Method] = {
     "fisher": Method(fisher_metric, "gradients"),
-    "activations": Method(activations_metric, "activations"),
+    "activations": Method(activations_metric, "activations", balanced=True),
     "weights": Method(weights_metric, "nothing"),
 }

@@ -19,6 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankwise.reduce.bottleneck import RIDGE, Metric, ridged
+from rankwise.reduce.methods.text_fisher import text_fisher_metric
 from rankwise.reduce.methods.vectors import ModelVectors
 
 FLIPS = 3
@@ -26,8 +27,10 @@ FLIPS = 3
 
 
 def fisher_metric(vectors: ModelVectors, flips: int = FLIPS) -> Metric:
-    """C and G after ``flips`` alternations; none: plain second moments of x and g."""
+    """C and G after ``flips`` alternations; none: plain second moments of x and g. Of heads, see ``text_fisher``."""
     samples = vectors.samples
+    if vectors.texts is not None and samples is not None:
+        return text_fisher_metric(vectors.texts, samples.float().mean(0), vectors.gradient_size)
     centre = torch.zeros(len(vectors.weight)) if samples is None else samples.float().mean(0)  # for small numbers
     mean, spread = _moments(vectors, None, centre)
     importance = _importance(vectors, None, mean, centre)
