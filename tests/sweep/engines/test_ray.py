@@ -186,7 +186,8 @@ def test_fractions_of_a_cpu_make_more_seats(local_ray, tmp_path):
 def test_workers_bounds_the_runs_at_work(tmp_path, address, cpus, workers, cluster, slots):
     engine = RayEngine(tmp_path / "logs", address=address, cpus=cpus, workers=workers)
     engine._owns_ray = True  # as after any ray.init
-    engine._ray = SimpleNamespace(nodes=lambda: [{"Alive": True, "Resources": {"CPU": float(cluster)}}])
+    engine._ray = SimpleNamespace()
+    engine._head = SimpleNamespace(sizes=lambda: [{"CPU": float(cluster)}])
     assert engine.slots == slots
 
 
