@@ -16,6 +16,7 @@ from contextlib import suppress
 from rankwise import __version__
 from rankwise.errors import RankwiseError
 
+_LONGEST_LINE = 1000
 _DISK_REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
 
 
@@ -36,7 +37,7 @@ def _exit_code(given: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except RankwiseError as error:
-        print(f"rankwise: {error}", file=sys.stderr)
+        print(f"rankwise: {_readable(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("rankwise: interrupted", file=sys.stderr)
@@ -72,6 +73,14 @@ def _run(arguments: Sequence[str]) -> int:
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 2 if leaving.code else 0
     return 0
+
+
+def _readable(message: str) -> str:
+    """The lines of a message, of which a file may have given the words: printable, and none too long to be read."""
+    half = _LONGEST_LINE // 2
+    lines = message.split("\n")
+    short = (line if len(line) <= _LONGEST_LINE else f"{line[:half]} ... {line[-half:]}" for line in lines)
+    return "\n".join("".join(one if one.isprintable() else "\ufffd" for one in line) for line in short)
 
 
 def _leave_a_silent_ray(code: int) -> None:

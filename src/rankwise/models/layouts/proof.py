@@ -296,7 +296,8 @@ def _row_centred(scores: Float[np.ndarray, "B H Q K"], visible: Bool[np.ndarray,
 
 
 def _close(ours: Float[np.ndarray, " n"], theirs: Float[np.ndarray, " n"]) -> bool:
-    return bool(np.abs(ours - theirs).max() <= _TOLERANCE * np.abs(theirs).max() and np.abs(theirs).max() > 0)
+    largest = np.abs(theirs).max(initial=0.0)  # NaN, which no comparison meets, where the model's numbers are none
+    return bool(np.abs(ours - theirs).max(initial=0.0) <= _TOLERANCE * largest and largest > 0)
 
 
 def _batched(inputs: Tensor) -> Float[np.ndarray, "B N D"] | None:
