@@ -242,7 +242,7 @@ class RayEngine:
                     _temp_dir=folder if len(folder) <= _LONGEST_SOCKET else None,
                     **quiet,
                 )
-        except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+        except Exception as error:  # Ray raises bare ones too, such as when its processes take too long to start
             where = f"{self._address}: no Ray cluster answers" if self._address else "Ray does not start"
             raise EngineError(f"{where}: {error}") from None
         finally:
