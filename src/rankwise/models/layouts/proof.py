@@ -291,7 +291,8 @@ def _turned(x: Float[np.ndarray, "H N R"], ref: LayerRef) -> Float[np.ndarray, "
 def _row_centred(scores: Float[np.ndarray, "B H Q K"], visible: Bool[np.ndarray, "B H Q K"]) -> Float[np.ndarray, " n"]:
     """Visible scores minus their mean over keys: what a softmax does not see is taken off."""
     shown = np.where(visible, scores, 0.0)
-    centred: Float[np.ndarray, " n"] = (scores - shown.sum(-1, keepdims=True) / visible.sum(-1, keepdims=True))[visible]
+    seen = np.maximum(visible.sum(-1, keepdims=True), 1)  # none where the model's own numbers are none
+    centred: Float[np.ndarray, " n"] = (scores - shown.sum(-1, keepdims=True) / seen)[visible]
     return centred
 
 
