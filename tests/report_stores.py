@@ -8,7 +8,7 @@ from rankwise.spec import ModelSpec, NeighborSpec, OptimSpec, RunSpec, plain
 from rankwise.sweep.store import open_store
 
 VERSIONS = {"rankwise": "0.1.0", "torch": "2.13.0"}
-MACHINE = {"host": "<b>host</b>", "cpu": "a cpu", "cores": 2}
+MACHINE = {"host": "name-of-the-host", "cpu": "<b>cpu</b>", "cores": 2}
 HOSTILE = ("</script><script>document.title='owned'</script>", "<img src=x onerror=alert(1)>", "\x1b[31mred", "=cmd()")
 
 

@@ -1,6 +1,6 @@
 """The table of docs/reliability.md is counted from results, not written."""
 
-from benchmarks.reliability import faults, page, read_results
+from benchmarks.reliability import PROMISES, faults, page, read_results
 
 RESULTS = """<?xml version="1.0"?><testsuites><testsuite>
 <testcase classname="tests.faults.test_fuzz" name="a">
@@ -25,9 +25,16 @@ def test_tries_and_outcomes_are_counted(tmp_path):
     assert set(rows) == {"test_fuzz", "test_divergence"}
     assert "| 1 | 1,200 | survived; 1 skipped |" in page(rows)
     assert "not tested yet" in page(rows)
+    listed = next(line for line in page(rows).splitlines() if line.startswith("| Every failure is listed"))
+    assert "| 2 | **1 tests failed**; not tried: kill -9 a worker" in listed
 
 
 def test_every_file_names_its_fault_and_what_surviving_means():
     for name, fault, means in faults():
         assert fault, name
         assert means, name
+
+
+def test_every_fault_backs_a_promise_and_every_promise_has_its_faults():
+    tested = {name for name, _, _ in faults()}
+    assert {name for _, tests in PROMISES for name in tests} == tested

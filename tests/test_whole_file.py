@@ -11,7 +11,7 @@ import pytest
 
 from rankwise import whole_file
 from rankwise.errors import StorageError
-from rankwise.whole_file import new_draft, write_whole
+from rankwise.whole_file import new_draft, whole_folder, write_whole
 
 
 def names(folder):
@@ -94,3 +94,23 @@ def test_drafts_of_killed_writers_are_removed_and_those_of_living_ones_are_not(t
     finally:
         writer.kill()
         writer.communicate()
+
+
+def test_a_folder_appears_whole_with_the_rights_that_the_umask_leaves(tmp_path):
+    dead = tmp_path / ".rankwise-00.draft"
+    dead.mkdir()
+    before = os.umask(0o027)
+    try:
+        with whole_folder(tmp_path / "new") as draft:
+            (draft / "in").mkdir()
+            for name in ("a", "in/b"):
+                (draft / name).touch(0o600)
+            assert not (tmp_path / "new").exists()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o750
+    assert {stat.S_IMODE((tmp_path / "new" / name).stat().st_mode) for name in ("a", "in/b")} == {0o640}
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+    with pytest.raises(KeyboardInterrupt), whole_folder(tmp_path / "other"):
+        raise KeyboardInterrupt
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]

@@ -11,7 +11,8 @@ import os
 import secrets
 import shutil
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rankwise.errors import StorageError
@@ -54,7 +55,36 @@ def replace_whole(path: Path, data: bytes) -> None:
         with suppress(OSError):
             draft.unlink()
         raise
-    sync_folder(path.parent)
+    sync(path.parent)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A draft that becomes the new folder ``path`` when the block ends, and nothing where it fails.
+
+    Libraries that write some files readable by their owner alone are overruled: every file gets the rights that the
+    umask leaves.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_dead_drafts(path.parent)
+    draft = new_draft(path.parent)
+    draft.mkdir()
+    handle = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        hold_draft(handle)
+        yield draft
+        allowed = stat.S_IMODE(os.fstat(handle).st_mode) & 0o666
+        for file in draft.rglob("*"):
+            if file.is_file():
+                file.chmod(allowed)
+                sync(file)
+        draft.rename(path)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    finally:
+        os.close(handle)
+    sync(path.parent)
 
 
 def require_replaceable(path: Path) -> None:
@@ -94,9 +124,9 @@ def _remove_if_dead(draft: Path) -> None:
             os.close(handle)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make a rename in ``folder`` survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Make a file's bytes, or a rename in a folder, survive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

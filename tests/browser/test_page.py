@@ -142,7 +142,7 @@ def test_the_keyboard_reads_points_and_opens_their_provenance(opened, store):
     text = opened.find_element(By.ID, "provenance").text
     first = next(row for row in done_rows(store) if row.run_id in text)
     assert str(first.result["error"]) in text  # at full precision
-    for word in ("model.rank", "seed", "torch", "2.13.0", "<b>host</b>", "optim.lr"):
+    for word in ("model.rank", "seed", "torch", "2.13.0", "<b>cpu</b>", "optim.lr"):
         assert word in text
     click(opened, "#provenance .close")
     assert not opened.execute_script("return document.querySelector('#provenance').open")

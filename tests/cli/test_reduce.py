@@ -29,7 +29,10 @@ def test_reduce_says_the_verdict_first_and_writes(folder, ids, tmp_path, capsys)
     assert said.startswith("tiny: Half the KV cache")
     for part in ("cached numbers per token", "tokens per second", "Not tested", "load_reduced", "weights", "kept"):
         assert part in said
+    assert "The run: 6 pieces of 12 tokens" in said
+    assert "The run: 6 pieces of 12 tokens" in page.read_text()
     assert (out / "hashes.json").is_file()
+    assert {file.stat().st_mode & 0o777 for file in out.iterdir()} == {out.stat().st_mode & 0o666}  # by the umask
     assert "Half the KV cache" in page.read_text()
     assert len(figure.with_suffix(".csv").read_text().splitlines()) == 13
 
@@ -39,6 +42,8 @@ def test_reduce_as_json_is_strict(folder, ids, capsys):
     document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert document["format"] == "rankwise-reduction/2"
     assert [layer["ranks"] for layer in document["layers"]] == [[6], [6]]
+    assert document["sanity"]["loss"] == pytest.approx(document["original_loss"])
+    assert document["sanity"]["unigram_loss"] > 0
 
 
 @pytest.mark.parametrize(

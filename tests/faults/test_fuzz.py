@@ -3,6 +3,7 @@ our errors; no crash, no hang, memory bounded."""
 
 import importlib
 import json
+import random
 import resource
 import shutil
 import time
@@ -19,6 +20,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
+from hostile_edits import spoilt_document, spoilt_gguf, spoilt_npy, spoilt_safetensors
 from rankwise.audit.report import read_report
 from rankwise.errors import RankwiseError
 from rankwise.models.files.source import open_model
@@ -48,6 +50,7 @@ class Reader:
     words: tuple[bytes, ...] = ()
     complaints: tuple[type[Exception], ...] = (RankwiseError,)
     needs: str | None = None
+    spoil: Any = None  # a function of the bytes and a source of chance: one change by meaning (see ``hostile_edits``)
 
 
 def _spec(path):
@@ -177,33 +180,45 @@ READERS = [
     Reader(
         "spec.toml", _spec, lambda _: to_toml(seeds_sweep(2)).encode(), (*_NUMBERS, b"[[", b"a." * 50, b'"""', b"\n")
     ),
-    Reader("run.json", _run, lambda _: json.dumps(plain(small_run())).encode(), _JSON),
-    Reader("config.json", read_config, lambda _: json.dumps(_CONFIG).encode(), _JSON),
+    Reader("run.json", _run, lambda _: json.dumps(plain(small_run())).encode(), _JSON, spoil=spoilt_document),
+    Reader("config.json", read_config, lambda _: json.dumps(_CONFIG).encode(), _JSON, spoil=spoilt_document),
     Reader("runs.db", _store, _good_store, (*_BINARY, b"pending", b"nonsense", b"{}")),
-    Reader("00000003.safetensors", _checkpoint, _good_checkpoint, (*_BINARY, *_JSON)),
-    Reader("model.safetensors", _model, _good_safetensors, (*_BINARY, *_JSON, b"BF16", b"F8_E4M3", b"../../x")),
-    Reader("model.gguf", _model, _good_gguf, _BINARY),
+    Reader("00000003.safetensors", _checkpoint, _good_checkpoint, (*_BINARY, *_JSON), spoil=spoilt_safetensors),
+    Reader(
+        "model.safetensors",
+        _model,
+        _good_safetensors,
+        (*_BINARY, *_JSON, b"BF16", b"F8_E4M3", b"../../x"),
+        spoil=spoilt_safetensors,
+    ),
+    Reader("model.gguf", _model, _good_gguf, _BINARY, spoil=spoilt_gguf),
     Reader(
         "vectors.npy",
         _vectors,
         _good_npy,
         _NPY,
         needs="rankwise.need.vectors",
+        spoil=spoilt_npy,
     ),
     Reader("text.txt", _text, lambda _: b"some text, twice over. " * 40, _BINARY, needs="rankwise.tasks.data_files"),
     Reader(
-        "vectors.safetensors", read_matrix, lambda _: save({"keys": np.ones((6, 4), np.float32)}), (*_BINARY, *_JSON)
+        "vectors.safetensors",
+        read_matrix,
+        lambda _: save({"keys": np.ones((6, 4), np.float32)}),
+        (*_BINARY, *_JSON),
+        spoil=spoilt_safetensors,
     ),
-    Reader("points.npy", read_matrix, _good_npy, (*_BINARY, b"|O", b"<f8", b"(1,1)", b"99999999999", b"'descr'", b"(")),
-    Reader("tokens.json", _tokens, lambda _: json.dumps([list(range(20))] * 3).encode(), _JSON),
-    Reader("audit.json", read_report, _kept("audit-minilm.json"), _JSON),
-    Reader("need.json", read_need, _kept("need-minilm.json"), _JSON),
+    Reader("points.npy", read_matrix, _good_npy, _NPY, spoil=spoilt_npy),
+    Reader("tokens.json", _tokens, lambda _: json.dumps([list(range(20))] * 3).encode(), _JSON, spoil=spoilt_document),
+    Reader("audit.json", read_report, _kept("audit-minilm.json"), _JSON, spoil=spoilt_document),
+    Reader("need.json", read_need, _kept("need-minilm.json"), _JSON, spoil=spoilt_document),
     Reader(
         "message",
         _wire,
         lambda _: encode_events([Finished(run_id="a", result={"error": 0.5}, seconds=1.0)], ["x"]),
         _JSON,
         complaints=(ValueError, KeyError, TypeError, RecursionError, AttributeError),
+        spoil=spoilt_document,
     ),
 ]
 
@@ -219,8 +234,10 @@ class File:
 
 
 @st.composite
-def broken(draw, good, words):
-    """A good file, changed in a few places; now and then noise."""
+def broken(draw, good, words, spoil=None):
+    """A good file, changed in a few places or, in every second try, by meaning; now and then noise."""
+    if spoil is not None and draw(st.booleans()):
+        return File(spoil(good, random.Random(draw(st.integers(0, 2**64))))[0])
     if draw(st.integers(0, 19)) == 0:
         return File(draw(st.binary(max_size=200)))
     data = bytearray(good)
@@ -266,7 +283,7 @@ def hammer(reader, directory, *, rounds, examples, until=float("inf")):
             deadline=timedelta(seconds=30),
             suppress_health_check=list(HealthCheck),
         )
-        @given(broken(good, reader.words))
+        @given(broken(good, reader.words, reader.spoil))
         def one_round(file):
             nonlocal tries, longest
             tries, data = tries + 1, file.data

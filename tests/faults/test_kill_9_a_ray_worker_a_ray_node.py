@@ -8,10 +8,11 @@ import time
 
 import pytest
 
-from processes import parent_of
+from processes import family, parent_of
 from rankwise.spec import Axis, SweepSpec
 from rankwise.sweep.engines.local import LocalEngine
 from rankwise.sweep.engines.ray import RayEngine
+from rankwise.sweep.engines.session_folder import session_folder
 from rankwise.sweep.plan import plan_sweep
 from rankwise.sweep.runner import run_plan
 from rankwise.sweep.store import open_store, read_store
@@ -84,11 +85,12 @@ def test_kill_9_a_ray_worker_a_ray_node(cluster, tmp_path, record_property, shar
     with open_store(tmp_path / "ray"):
         pass  # for the vandal to read
     vandal = Vandal(cluster.cluster, cluster.nodes[-1], tmp_path / "ray")
+    engine = RayEngine(tmp_path / "ray" / "logs", entry="real_runs:entry", address=cluster.address, share=share)
     if share:
         vandal.start()
-    else:  # without the calls' file, which is no checkpoint, only the node can be found
-        threading.Thread(target=vandal_of_nodes, args=(vandal,), daemon=True).start()
-    engine = RayEngine(tmp_path / "ray" / "logs", entry="real_runs:entry", address=cluster.address, share=share)
+    else:  # a worker's own files are in the folder of its session
+        calls = session_folder(engine._session) / "checkpoints"
+        threading.Thread(target=remove_a_node_at_work, args=(vandal, calls), daemon=True).start()
     outcome, rows = swept(plan, tmp_path / "ray", engine)
 
     assert outcome.counts == {"done": RUNS}
@@ -99,14 +101,32 @@ def test_kill_9_a_ray_worker_a_ray_node(cluster, tmp_path, record_property, shar
     lost = {row.run_id: (row.attempts, row.losses) for row in rows if row.losses}
     for run_id in vandal.killed:
         assert lost[run_id][1] >= 1
+    assert lost, "the node held a run"
     for row in rows:
         assert row.attempts == 1 + row.losses <= 3
     record_property("tries", len(vandal.killed) + 1)
     record_property("note", f"{RUNS} real runs; {len(lost)} were lost and retried")
 
 
-def vandal_of_nodes(vandal):
-    while len(vandal.done()) < 10:
-        time.sleep(0.2)
+def remove_a_node_at_work(vandal, checkpoints):
+    """Take the node away while the driver knows of a run on it."""
+    (raylet,) = vandal.node.all_processes["raylet"]
+    while len(vandal.done()) < 10 or not on_node(vandal, checkpoints, raylet.process.pid):
+        time.sleep(0.05)
     vandal.cluster.remove_node(vandal.node, allow_graceful=False)
     vandal.removed_after = len(vandal.done())
+
+
+def on_node(vandal, checkpoints, raylet):
+    """Whether a run that the store calls running is at work in a process of that node."""
+    with read_store(vandal.directory) as store:
+        running = {row.run_id for row in store.rows("running")}
+    members = set(family(raylet))
+    for calls in checkpoints.glob("*/calls"):
+        try:
+            at_work = int(calls.read_text().split()[-1])
+        except (OSError, IndexError):
+            continue  # it has just ended
+        if calls.parent.name in running and at_work in members:
+            return True
+    return False

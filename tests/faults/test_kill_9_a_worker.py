@@ -56,6 +56,7 @@ def test_a_run_that_kills_its_workers_is_given_up(rankwise):
         ("done", 3, 2),
         ("done", 1, 0),
     ]
-    assert rows[1].reason.startswith("given up after 3 dead workers: the worker was ended by SIGKILL")
+    counted = "given up after 3 dead workers, counted over all commands (--retry counts anew)"
+    assert rows[1].reason.startswith(f"{counted}: the worker was ended by SIGKILL")
     assert "about to die" in rows[1].traceback
-    assert f"failed: seed=1 tags=['die'] (run {rows[1].run_id}, 3 attempts): given up after 3 dead workers" in err
+    assert f"failed: seed=1 tags=['die'] (run {rows[1].run_id}, 3 attempts): {counted}" in err

@@ -19,8 +19,9 @@ from rankwise.reduce.document import read_reduction
 from rankwise.report.html import PageContent, build_page, script_json
 from rankwise.report.store_data import CURVE_POINTS, read_store_data
 from rankwise.spec import MatchSpec, RunSpec, from_plain, plain
+from rankwise.sweep.store import open_store
 from report_documents import need_document, reduction_document
-from report_stores import HOSTILE, theorem_runs, trade_off_runs, write_store
+from report_stores import HOSTILE, MACHINE, VERSIONS, theorem_runs, trade_off_runs, write_store
 
 NO_CLAIM = "How much rank, and how many heads?"
 
@@ -84,6 +85,26 @@ def test_hostile_text_stays_inside_its_data(store):
     assert script_json({"a": "</script>&\u2028"}) == '{"a":"\\u003c/script\\u003e\\u0026\\u2028"}'
     with pytest.raises(InvalidInputError, match="finite"):
         script_json([float("nan")])
+
+
+def test_a_page_names_no_host_no_user_and_no_home(tmp_path):
+    home = Path.home()
+    (run,) = trade_off_runs(seeds=1, layers=(1,))[:1]
+    named = replace(run, tags=(f"{home}/data/x.npy", "/Users/bob/y"))
+    write_store(tmp_path / "store", [named])
+    with open_store(tmp_path / "store") as store, store.transaction():
+        other = replace(run, seed=5)
+        unreadable = plain(other) | {"tags": ["x" * 20_000, "\u202egnp.exe"]}
+        store.add([(other.id, json.dumps(unreadable))])
+        store.begin(other.id, VERSIONS, MACHINE)
+        log = f'File "/home/alice/train.py", line 1\nFile "{home}/lib.py" in C:\\Users\\carol\\z'
+        store.fail(other.id, "failed", f"{home}/weights is full", log, 1.0)
+    page = build_page(PageContent(store=read_store_data(tmp_path / "store")))
+    assert str(home) not in page.replace("~", "")
+    for name in ("alice", "bob", "carol", "name-of-the-host", "x" * 300, "\u202e"):
+        assert name not in page
+    for kept in ("~/data/x.npy", "~/weights is full", "~/train.py", "cpu"):
+        assert kept in page
 
 
 def test_long_curves_are_thinned_and_say_so(tmp_path):

@@ -62,6 +62,8 @@ class BudgetSearch:
     def __post_init__(self) -> None:
         if not self.shapes:
             raise InvalidInputError("shapes: expected at least one, got none")
+        if any(one.loss <= 0 for one in self.shapes):
+            raise InvalidInputError("shapes: expected losses above 0 bits per byte, got one of 0 or less")
 
     @property
     def budget(self) -> ShapeBudget:

@@ -11,24 +11,33 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from rankwise import __version__
 from rankwise.errors import RankwiseError
 
+_LONGEST_LINE = 1000
 _DISK_REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse ``argv`` (default: the process's arguments), run the command, return the exit code."""
-    given = sys.argv[1:] if argv is None else list(argv)
     _replace_closed_streams()
     _print_any_name()
+    code = _exit_code(sys.argv[1:] if argv is None else list(argv))
+    if "ray" in sys.modules:
+        _leave_a_silent_ray(code)
+    return code
+
+
+def _exit_code(given: Sequence[str]) -> int:
+    """Run the command; every error that is not a bug as its message and exit code."""
     try:
         code = _run(given)
         sys.stdout.flush()
         return code
     except RankwiseError as error:
-        print(f"rankwise: {error}", file=sys.stderr)
+        print(f"rankwise: {_readable(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("rankwise: interrupted", file=sys.stderr)
@@ -64,6 +73,24 @@ def _run(arguments: Sequence[str]) -> int:
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 2 if leaving.code else 0
     return 0
+
+
+def _readable(message: str) -> str:
+    """The lines of a message, of which a file may have given the words: printable, and none too long to be read."""
+    half = _LONGEST_LINE // 2
+    lines = message.split("\n")
+    short = (line if len(line) <= _LONGEST_LINE else f"{line[:half]} ... {line[-half:]}" for line in lines)
+    return "\n".join("".join(one if one.isprintable() else "\ufffd" for one in line) for line in short)
+
+
+def _leave_a_silent_ray(code: int) -> None:
+    """End the process here if the head of its Ray cluster hangs: python's own end would wait for it."""
+    from rankwise.sweep import ray_was_abandoned
+
+    if ray_was_abandoned():
+        with suppress(OSError):
+            sys.stdout.flush()
+        os._exit(code)
 
 
 def _replace_closed_streams() -> None:

@@ -151,7 +151,7 @@ def pieces_to_run(
     longest = running.longest
     wanted = length if longest is None else min(length, longest)
     read = read_pieces(running, text, tokens, length=wanted, limit=limit * every)
-    return MaskedPieces(read.tokens[::every], read.sources)
+    return MaskedPieces(read.tokens[::every], read.sources, used=read.used / every)
 
 
 def divided(measuring: MaskedPieces, teaching: MaskedPieces | None, calibration: int, *, choosing: bool) -> Texts:
@@ -186,8 +186,9 @@ def divided(measuring: MaskedPieces, teaching: MaskedPieces | None, calibration:
 def _draw(report: Reduction, stem: Path) -> None:
     from rankwise.report import draw_frontier, frontier_rows, house_style, save_figure
     from rankwise.sweep import to_csv
+    from rankwise.whole_file import write_whole
 
     with house_style():
         drawn = draw_frontier(report)
     save_figure(drawn, stem)
-    stem.with_name(f"{stem.name}.csv").write_text(to_csv(frontier_rows(report)), encoding="utf-8", newline="")
+    write_whole(stem.with_name(f"{stem.name}.csv"), to_csv(frontier_rows(report)).encode())

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankwise.cli.output import console, short
+from rankwise.cli.sanity_lines import print_sanity
 
 if TYPE_CHECKING:
     from rankwise.reduce import Reduction
@@ -18,6 +19,7 @@ def print_reduction(report: Reduction, out_folder: Path | None) -> None:
 
     out = console()
     out.print(Text(f"{report.model}: {report.verdict}"), style="bold", soft_wrap=True)
+    print_sanity(report.sanity)
     for line in report.warnings:
         out.print(Text(f"Warning: {line}."), style="bold", soft_wrap=True)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")

@@ -15,6 +15,7 @@ from .running.loading import Objective as Objective
 from .running.loading import quiet as quiet
 from .running.losses import require_mask_token as require_mask_token
 from .running.losses import run_sanity as run_sanity
+from .running.losses import sanity_of_loss as sanity_of_loss
 from .running.model import AttentionCall as AttentionCall
 from .running.model import RunningModel as RunningModel
 from .running.model import load_running as load_running

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from rankwise.models import RunSanity
 from rankwise.spec import Words, read_document, to_document
 
 FORMAT = "rankwise-reduction/2"
@@ -170,6 +171,8 @@ class Reduction:
     """What makes the numbers doubtful."""
     untouched: tuple[Untouched, ...] = ()
     """Layers that were not cut, and why."""
+    sanity: RunSanity | None = None
+    """Whether the texts that measure are what the original reads; None without texts."""
     original_loss: float | None = None
     """Nats per token of the original; None for encoders and without texts."""
     cost: CostReport | None = None

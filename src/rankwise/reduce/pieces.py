@@ -6,7 +6,7 @@ Legend: T pieces, N tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -14,11 +14,14 @@ from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from rankwise.errors import InvalidInputError
+from rankwise.foreign_file import plain_name, read_regular
 from rankwise.models import RunningModel
 
 TOKENS_A_PASS = 1024
 """Enough to keep a CPU busy; the gradients of a pass must fit into memory."""
 _MAX_RECORDS_BYTES = 64 * 2**20
+_LONGEST_TOKEN = 256
+"""Characters; a record is tokenised only as far as its first tokens can reach."""
 
 
 @dataclass(frozen=True)
@@ -28,17 +31,20 @@ class MaskedPieces:
     tokens: Int64[Tensor, "T N"]
     source: tuple[str, ...]
     real: Bool[Tensor, "T N"] | None = None
+    used: float = 1.0
+    """The share of the given texts that the pieces hold, before some of them are picked."""
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def __getitem__(self, which: slice) -> MaskedPieces:
-        return MaskedPieces(self.tokens[which], self.source, None if self.real is None else self.real[which])
+        real = None if self.real is None else self.real[which]
+        return replace(self, tokens=self.tokens[which], real=real)
 
     def pick(self, which: Sequence[int]) -> MaskedPieces:
         """Some of the pieces, by number."""
         rows = torch.tensor(which, dtype=torch.int64)
-        return MaskedPieces(self.tokens[rows], self.source, None if self.real is None else self.real[rows])
+        return replace(self, tokens=self.tokens[rows], real=None if self.real is None else self.real[rows])
 
     @property
     def mask(self) -> Bool[Tensor, "T N"]:
@@ -58,12 +64,11 @@ def read_records(file: Path, running: RunningModel, *, length: int, limit: int) 
     if tokenizer is None:
         raise InvalidInputError("--records: expected a model directory with a tokenizer, got none")
     try:
-        if file.stat().st_size > _MAX_RECORDS_BYTES:
-            raise InvalidInputError(f"{file}: expected at most {_MAX_RECORDS_BYTES:,} bytes of records, got more")
-        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"--records: expected a text file, one record a line, got: {error}") from None
-    rows = [tokenizer(line)["input_ids"][:length] for line in lines if line][:limit]
+        content = read_regular(file, "a text file, one record a line", limit=_MAX_RECORDS_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{file}: expected UTF-8 text, one record a line, got: {error}") from None
+    lines = [stripped for line in content.splitlines() if (stripped := line.strip())]
+    rows = [tokenizer(line[: length * _LONGEST_TOKEN])["input_ids"][:length] for line in lines[:limit]]
     rows = [row for row in rows if len(row) > 1]
     if len(rows) < 2:
         raise InvalidInputError(f"{file}: expected at least two records of two tokens, got {len(rows)}")
@@ -74,7 +79,7 @@ def read_records(file: Path, running: RunningModel, *, length: int, limit: int) 
     for at, row in enumerate(rows):
         tokens[at, : len(row)] = torch.tensor(row)
         real[at, : len(row)] = True
-    return MaskedPieces(tokens, (file.name,), real)
+    return MaskedPieces(tokens, (plain_name(file.name),), real, len(rows) / len(lines))
 
 
 def run(running: RunningModel, pieces: MaskedPieces, tokens: Int64[Tensor, "T N"] | None = None) -> Tensor:

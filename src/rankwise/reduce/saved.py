@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections import Counter
@@ -33,6 +32,7 @@ from rankwise.reduce.mla_saved import stock_attention, stock_config
 from rankwise.reduce.options import Form
 from rankwise.reduce.sites import attention_sites
 from rankwise.spec import read_document, read_json_object, to_document, write_document
+from rankwise.whole_file import whole_folder
 
 FORMAT = "rankwise-plan/1"
 PLAN, HASHES, FACTORS, WEIGHTS, BASE = (
@@ -94,33 +94,30 @@ def save_reduced(
 ) -> None:
     """Write ``running``, in which cuts are ``installed``, as the new directory ``directory``."""
     require_new(directory)
-    draft = directory.with_name(f".{directory.name}.unfinished-{os.getpid()}")
     dtype = factor_dtype(running.path, form)
     try:
-        draft.mkdir(parents=True)
-        _copy_beside(running, draft)
-        if form == "mla":
-            stock_config(running.model, installed).save_pretrained(draft)
-            whole = _untouched(running, installed.modules, dtype) | stock_attention(installed)
-            save_file(whole, draft / WEIGHTS, {"format": "pt"})
-        else:
-            _save_factors(draft, running, installed, dtype)
-        name: Any = str(dtype).removeprefix("torch.")
-        plan = SavedPlan(
-            running.objective,
-            name,
-            tuple(PlannedLayer(cut.site.name, cut.site.kind, cut_ranks(cut)) for cut in installed.cuts),
-            form,
-        )
-        write_document(to_document(FORMAT, plan), draft / PLAN)
-        write_document(dict(reduction), draft / "reduction.json")
-        (draft / "README.md").write_text(readme, encoding="utf-8")
-        files = (file for file in sorted(draft.rglob("*")) if file.is_file())
-        hashes = {file.relative_to(draft).as_posix(): _sha256(file) for file in files}
-        write_document(hashes, draft / HASHES)
-        draft.rename(directory)
+        with whole_folder(directory) as draft:
+            _copy_beside(running, draft)
+            if form == "mla":
+                stock_config(running.model, installed).save_pretrained(draft)
+                whole = _untouched(running, installed.modules, dtype) | stock_attention(installed)
+                save_file(whole, draft / WEIGHTS, {"format": "pt"})
+            else:
+                _save_factors(draft, running, installed, dtype)
+            name: Any = str(dtype).removeprefix("torch.")
+            plan = SavedPlan(
+                running.objective,
+                name,
+                tuple(PlannedLayer(cut.site.name, cut.site.kind, cut_ranks(cut)) for cut in installed.cuts),
+                form,
+            )
+            write_document(to_document(FORMAT, plan), draft / PLAN)
+            write_document(dict(reduction), draft / "reduction.json")
+            (draft / "README.md").write_text(readme, encoding="utf-8")
+            files = (file for file in sorted(draft.rglob("*")) if file.is_file())
+            hashes = {file.relative_to(draft).as_posix(): _sha256(file) for file in files}
+            write_document(hashes, draft / HASHES)
     except OSError as error:
-        shutil.rmtree(draft, ignore_errors=True)
         raise StorageError(f"{directory}: cannot be written: {error.strerror}; choose another place") from None
 
 

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import nn
 
-from rankwise.models import RunningModel
+from rankwise.foreign_file import plain_name
+from rankwise.models import RunningModel, RunSanity, sanity_of_loss
 from rankwise.reduce.cost import Cost, ModelReading
 from rankwise.reduce.cutting import Installed, cut_ranks
 from rankwise.reduce.document import (
@@ -79,7 +80,7 @@ def summary(
         for cut in installed.cuts
     )
     return Reduction(
-        model=running.path.name,
+        model=plain_name(running.path.absolute().name),
         verdict=sentence,
         judgement=judged,
         architecture=found.architecture,
@@ -110,6 +111,7 @@ def summary(
             records=records,
         ),
         untouched=tuple(Untouched(what=what, reason=reason) for what, reason in found.untouched),
+        sanity=None if measured.texts is None else _sanity(running, measured.texts[2], original_loss),
         original_loss=original_loss,
         cost=cost,
         texts=None if measured.texts is None else _texts_report(*measured.texts),
@@ -120,6 +122,10 @@ def summary(
         stored=None if measured.stored is None else _stored(running, measured.stored, options.form),
         seconds=measured.seconds,
     )
+
+
+def _sanity(running: RunningModel, pieces: MaskedPieces, loss: float | None) -> RunSanity:
+    return sanity_of_loss(running, pieces.tokens, pieces.mask, pieces.used, loss, len(pieces))
 
 
 _LOADING = {

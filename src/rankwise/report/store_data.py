@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from rankwise.errors import RankwiseError
+from rankwise.foreign_file import plain_name
+from rankwise.report.no_names import without_homes
 from rankwise.report.settings import Setting, finite, settings_of
 from rankwise.spec import RunSpec, TaskSpec, from_plain
 from rankwise.sweep import FAILURES, Row, flatten, printable, read_store, varying_keys
@@ -109,11 +111,11 @@ def _run(row: Row, own: dict[str, Any], versions: _Once, machines: _Once) -> dic
         "started": row.started,
         "finished": row.finished,
         "versions": versions.index(row.versions or result.get("versions")),
-        "machine": machines.index(row.machine),
+        "machine": machines.index(_nameless(row.machine)),
         "checkpoint": row.checkpoint,
         "sha256": row.checkpoint_sha256,
-        "reason": printable(row.reason) if row.reason else None,
-        "traceback": printable(row.traceback) if row.traceback else None,
+        "reason": _shown(row.reason) if row.reason else None,
+        "traceback": _shown(row.traceback) if row.traceback else None,
     }
 
 
@@ -177,12 +179,21 @@ def _rounded(value: object) -> float | None:
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON and a browser can show; text without control characters."""
+    """A value that JSON and a browser can show; text short and without control characters."""
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     if isinstance(value, float) and finite(value) is None:
         return str(value)
-    return printable(value) if isinstance(value, str) else value
+    return without_homes(plain_name(value)) if isinstance(value, str) else value
+
+
+def _shown(text: str) -> str:
+    return without_homes(printable(text))
+
+
+def _nameless(machine: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The machine without its name; the store, and ``results --json``, keep it."""
+    return None if machine is None else {key: value for key, value in machine.items() if key != "host"}
 
 
 class _Once:

@@ -31,14 +31,14 @@ def context_length(config: Mapping[str, Any]) -> int | None:
             return None
         part = inner
     length = next(found for key in _LENGTHS if (found := _number(part.get(key))) is not None)
-    if part.get("model_type") in _FROM_PADDING:
+    if str(part.get("model_type")) in _FROM_PADDING:
         return length - (_number(part.get("pad_token_id")) or 0) - 1 or length
     return length
 
 
 def generates(config: Mapping[str, Any]) -> bool:
     """Whether tokens are produced one after the other, so that keys and values are kept for the next."""
-    return config.get("model_type") not in _ENCODERS or config.get("is_decoder") is True
+    return str(config.get("model_type")) not in _ENCODERS or config.get("is_decoder") is True
 
 
 def _number(value: object) -> int | None:

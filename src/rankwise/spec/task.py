@@ -81,7 +81,7 @@ class TaskSpec(ABC):
     @classmethod
     def by_name(cls, name: object) -> dict[str, type[TaskSpec]]:
         """All tasks by their names, those of other packages too where ``name`` is not one of ours."""
-        if name not in _TASKS:
+        if isinstance(name, str) and name not in _TASKS:
             for plugin in entry_points(group="rankwise.tasks"):
                 plugin.load()
         return dict(_TASKS)

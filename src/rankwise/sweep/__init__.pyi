@@ -2,6 +2,7 @@ from .database import database_file as database_file
 from .engines.local import LocalEngine as LocalEngine
 from .engines.local import usable_cores as usable_cores
 from .engines.ray import RayEngine as RayEngine
+from .engines.ray_head import ray_was_abandoned as ray_was_abandoned
 from .engines.where import Where as Where
 from .exact_solution import exact_head as exact_head
 from .exact_solution import examples_with as examples_with

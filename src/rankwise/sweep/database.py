@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from rankwise.errors import CorruptStoreError, InvalidInputError, StorageError
-from rankwise.whole_file import new_draft, remove_dead_drafts, sync_folder
+from rankwise.whole_file import new_draft, remove_dead_drafts, sync
 
 _APPLICATION_ID = 0x52414E4B  # "RANK", what `file` and we recognise the database by
 _SCHEMA_VERSION = 1
@@ -143,7 +143,7 @@ def _create(path: Path) -> None:
         db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
         db.execute("PRAGMA journal_mode = WAL")
     draft.replace(path)
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 def _check_kind(path: Path, connection: sqlite3.Connection) -> None:

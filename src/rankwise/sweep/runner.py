@@ -167,7 +167,8 @@ class _Driver:
     def _lost(self, run: PlannedRun, event: Lost) -> None:
         losses = self.store.give_back(run.id, event.seconds, lost=True)
         if losses >= _MAX_LOSSES:
-            self._fail(run, "failed", f"given up after {losses} dead workers: {event.reason}", event.log, 0.0)
+            counted = f"given up after {losses} dead workers, counted over all commands (--retry counts anew)"
+            self._fail(run, "failed", f"{counted}: {event.reason}", event.log, 0.0)
             return
         self.watcher.say(f"retrying {run.label}: {event.reason} ({losses} of {_MAX_LOSSES} times)")
         self.tally.ended(run, "pending")

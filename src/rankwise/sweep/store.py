@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -155,7 +156,7 @@ class StoreReader:
 
     def _parsed(self, name: str, values: Mapping[str, Any]) -> Any:
         try:
-            return json.loads(values[name])
+            return json.loads(values[name], parse_constant=_finite, parse_float=_finite)
         except (ValueError, TypeError, RecursionError):
             raise CorruptStoreError(f"{self.path}: {name} of run {values['run_id']!r} is not JSON any more") from None
 
@@ -315,4 +316,11 @@ def read_store(directory: Path) -> StoreReader:
 
 def _digest(values: Mapping[str, Any]) -> str:
     said = [values[name] for name in _DIGESTED]
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(said, default=repr).encode()).hexdigest()  # bytes, where a row was damaged
+
+
+def _finite(spelt: str) -> float:
+    number = float(spelt)
+    if not math.isfinite(number):
+        raise ValueError(f"expected finite numbers, got {spelt:.60}")
+    return number

@@ -53,6 +53,6 @@ def _header(path: Path, file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype
         raise InvalidInputError(
             f"{path}: expected a .npy file of numbers, no pickle, got something that numpy.save does not write"
         ) from None
-    if any(size < 0 for size in shape):
+    if any(isinstance(size, bool) or size < 0 for size in shape):  # numpy takes True for 1 here, and not when it maps
         raise InvalidInputError(f"{path}: expected a shape of sizes, got {list(shape)}")
     return tuple(shape), fortran, dtype

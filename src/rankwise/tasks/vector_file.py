@@ -77,7 +77,7 @@ def _read_safetensors(path: Path, tensor: str | None) -> Tensor:
                 raise InvalidInputError(f"{path}: expected a tensor {chosen!r}, got {', '.join(sorted(shapes)[:5])}")
             values: Tensor = file.get_tensor(chosen)
     except (OSError, SafetensorError) as error:
-        raise InvalidInputError(f"{path}: expected a safetensors file, got: {error}") from None
+        raise InvalidInputError(f"{path}: expected a safetensors file, got: {error!s:.300}") from None
     if values.is_complex() or values.dtype == torch.bool:
         raise InvalidInputError(f"{path}: expected real numbers, got {values.dtype}")
     return values if values.dtype == torch.float64 else values.float()

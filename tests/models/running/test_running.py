@@ -235,6 +235,15 @@ def test_what_a_visitor_raises_is_not_taken_for_the_models_failure():
         running.watch(tokens(), visit)
 
 
+def test_attention_that_is_no_number_is_refused():
+    model = tiny_language_model("llama")
+    with torch.no_grad():
+        model.model.layers[0].self_attn.q_proj.weight[0, 0] = torch.nan
+    running = running_from(model)
+    with pytest.raises(InvalidInputError, match="expected attention of finite numbers, got NaN"):
+        running.watch(tokens(), lambda call: None)
+
+
 def test_shared_layers_count_every_run():
     config = transformers.AlbertConfig(
         vocab_size=50, embedding_size=24, hidden_size=40, num_attention_heads=5, intermediate_size=44,

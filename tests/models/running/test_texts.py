@@ -78,7 +78,8 @@ def test_one_long_list_is_cut(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [("[[1,2],[3]]", "one length"), ("[1, 99]", "vocabulary"), ("[-1, 2]", "vocabulary"), ('["a", "b"]', "integer ids"),
-     ("{}", "list"), ("nonsense", "JSON or .npy"), ("[1.5, 2]", "integer ids"), ("[[1]]", "at least two")],
+     ("{}", "list"), ("nonsense", "JSON or .npy"), ("[1.5, 2]", "integer ids"), ("[[1]]", "at least two"),
+     ("[[1, true]]", "true or false")],
 )  # fmt: skip
 def test_ids_that_cannot_be_meant_are_refused(tmp_path, content, said):
     with pytest.raises(InvalidInputError, match=said):

@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -186,7 +188,8 @@ def test_fractions_of_a_cpu_make_more_seats(local_ray, tmp_path):
 def test_workers_bounds_the_runs_at_work(tmp_path, address, cpus, workers, cluster, slots):
     engine = RayEngine(tmp_path / "logs", address=address, cpus=cpus, workers=workers)
     engine._owns_ray = True  # as after any ray.init
-    engine._ray = SimpleNamespace(nodes=lambda: [{"Alive": True, "Resources": {"CPU": float(cluster)}}])
+    engine._ray = SimpleNamespace()
+    engine._head = SimpleNamespace(sizes=lambda: [{"CPU": float(cluster)}])
     assert engine.slots == slots
 
 
@@ -233,15 +236,43 @@ sys.stdin.read()
 """
 
 
+class Proxy(ThreadingHTTPServer):
+    """A proxy on loopback that notes what it is asked for, and has none of it."""
+
+    def __init__(self):
+        self.asked = asked = []
+
+        class Refusing(BaseHTTPRequestHandler):
+            def do_GET(self):
+                asked.append(self.path)
+                self.send_error(404)
+
+            def log_message(self, *_):
+                pass
+
+        super().__init__(("127.0.0.1", 0), Refusing)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
 @pytest.mark.faults
-def test_a_ray_of_its_own_listens_on_loopback_alone_and_dies_with_the_driver(tmp_path):
-    driver = subprocess.Popen(
-        [sys.executable, "-c", _OWN_RAY, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": worker_path()},
-    )
+def test_a_ray_of_its_own_listens_on_loopback_alone_asks_nobody_and_dies_with_the_driver(tmp_path):
+    with Proxy() as proxy, tempfile.TemporaryDirectory() as short:  # sockets have short names
+        # heeded by the library that Ray asks clouds with
+        asking = {"http_proxy": f"http://127.0.0.1:{proxy.server_port}", "no_proxy": "127.0.0.1,localhost"}
+        driver = subprocess.Popen(
+            [sys.executable, "-c", _OWN_RAY, str(tmp_path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | asking | {"PYTHONPATH": worker_path(), "TMPDIR": short},
+        )
+        _require_own_ray(driver)
+        proxy.shutdown()
+        assert proxy.asked == []
+        assert len(list(Path(short).glob("rankwise-*"))) == 1  # of the killed driver, for the next one to remove
+
+
+def _require_own_ray(driver):
     try:
         assert driver.stdout.readline() == "ready\n"
         started = family(driver.pid)

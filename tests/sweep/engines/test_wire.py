@@ -1,4 +1,5 @@
 import hashlib
+import json
 
 import pytest
 from hypothesis import given
@@ -30,6 +31,32 @@ def test_what_is_said_is_heard(told, files):
 def test_numbers_that_json_has_no_word_for_do_not_cross():
     with pytest.raises(ValueError, match="JSON"):
         encode_events([Finished(run_id="a", result={"error": float("nan")}, seconds=0.0)])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seconds": "x"},
+        {"seconds": True},
+        {"seconds": None},
+        {"result": []},
+        {"result": "x"},
+        {"run_id": 3},
+        {"more": 1},
+    ],
+)
+def test_values_of_another_type_are_refused(change):
+    said = {"event": "Finished", "run_id": "a", "result": {}, "seconds": 1.0} | change
+    with pytest.raises((ValueError, TypeError)):
+        decode_events(json.dumps({"events": [said], "files": []}).encode())
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
+def test_a_message_has_finite_numbers(number):
+    said = '{"events": [{"event": "Finished", "run_id": "a", "result": {"e": 7.5}, "seconds": 1}], "files": []}'
+    decode_events(said.encode())
+    with pytest.raises(ValueError, match="finite"):
+        decode_events(said.replace("7.5", number).encode())
 
 
 def checkpoint(data, name="1.safetensors"):

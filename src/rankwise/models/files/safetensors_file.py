@@ -93,7 +93,7 @@ class SafetensorsFile:
             with safe_open(self.path, framework="np"):
                 pass
         except (SafetensorError, OSError, ValueError) as error:
-            raise InvalidInputError(f"{self.path}: expected a valid safetensors file, got: {error}") from None
+            raise InvalidInputError(f"{self.path}: expected a valid safetensors file, got: {error!s:.300}") from None
         return header_size, header
 
 

@@ -291,12 +291,14 @@ def _turned(x: Float[np.ndarray, "H N R"], ref: LayerRef) -> Float[np.ndarray, "
 def _row_centred(scores: Float[np.ndarray, "B H Q K"], visible: Bool[np.ndarray, "B H Q K"]) -> Float[np.ndarray, " n"]:
     """Visible scores minus their mean over keys: what a softmax does not see is taken off."""
     shown = np.where(visible, scores, 0.0)
-    centred: Float[np.ndarray, " n"] = (scores - shown.sum(-1, keepdims=True) / visible.sum(-1, keepdims=True))[visible]
+    seen = np.maximum(visible.sum(-1, keepdims=True), 1)  # none where the model's own numbers are none
+    centred: Float[np.ndarray, " n"] = (scores - shown.sum(-1, keepdims=True) / seen)[visible]
     return centred
 
 
 def _close(ours: Float[np.ndarray, " n"], theirs: Float[np.ndarray, " n"]) -> bool:
-    return bool(np.abs(ours - theirs).max() <= _TOLERANCE * np.abs(theirs).max() and np.abs(theirs).max() > 0)
+    largest = np.abs(theirs).max(initial=0.0)  # NaN, which no comparison meets, where the model's numbers are none
+    return bool(np.abs(ours - theirs).max(initial=0.0) <= _TOLERANCE * largest and largest > 0)
 
 
 def _batched(inputs: Tensor) -> Float[np.ndarray, "B N D"] | None:

@@ -295,8 +295,8 @@ def _causal(source: TensorSource, block: AttentionBlock, config: ConfigPart, fam
         return True
     if block.side == "encoder" and family not in ("decision_transformer",):
         return config.switch("is_decoder")
-    names = config.values.get("architectures") or source.config.get("architectures") or []
-    masked = "bert" in family or any("MaskedLM" in str(name) for name in names)
+    names = config.values.get("architectures") or source.config.get("architectures")
+    masked = "bert" in family or "MaskedLM" in str(names)
     seeing = config.has("image_size", "num_mel_bins", "num_channels")
     return not masked and not seeing
 

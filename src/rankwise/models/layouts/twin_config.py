@@ -12,7 +12,10 @@ from typing import Any
 def completed_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
     """The configuration with everything its class leaves unsaid; None where ``transformers`` does not know it."""
     known = known_config(config)
-    return None if known is None else known.to_dict()
+    try:
+        return None if known is None else dict(known.to_dict())
+    except Exception:  # values that the class kept without a look, and cannot spell
+        return None
 
 
 def known_config(config: Mapping[str, Any]) -> Any | None:

@@ -79,15 +79,34 @@ def run_sanity(running: RunningModel, pieces: Pieces) -> RunSanity:
     measured = tokens[:_MOST_PIECES]
     masked = running.objective == "masked"
     has_loss = running.objective == "causal" or (masked and running.mask_token is not None)
+    loss = token_loss(running, measured, hidden_places(measured) if masked else None) if has_loss else None
+    return sanity_of_loss(running, tokens, torch.ones_like(tokens, dtype=torch.bool), pieces.used, loss, len(measured))
+
+
+def sanity_of_loss(
+    running: RunningModel,
+    tokens: Int64[Tensor, "T N"],
+    real: Bool[Tensor, "T N"],
+    used: float,
+    loss: float | None,
+    loss_pieces: int,
+) -> RunSanity:
+    """What a run is like whose loss is known.
+
+    - ``real``: False at padding.
+    - ``used``: the share of the given texts that ``tokens`` hold.
+    - ``loss_pieces``: how many of the texts ``loss`` is of.
+    """
     unknown = getattr(running.tokenizer, "unk_token_id", None)
+    read = tokens[real]
     return RunSanity(
         pieces=len(tokens),
         tokens_each=tokens.shape[1],
-        text_used=pieces.used,
-        unknown_share=None if unknown is None else float((tokens == unknown).double().mean()),
+        text_used=used,
+        unknown_share=None if unknown is None else float((read == unknown).double().mean()),
         objective=running.objective,
-        loss=token_loss(running, measured, hidden_places(measured) if masked else None) if has_loss else None,
-        loss_pieces=len(measured) if has_loss else 0,
+        loss=loss,
+        loss_pieces=0 if loss is None else loss_pieces,
         uniform_loss=math.log(running.vocabulary),
-        unigram_loss=unigram_loss(tokens, running.vocabulary),
+        unigram_loss=unigram_loss(read, running.vocabulary),
     )

@@ -234,6 +234,11 @@ class _Watch:
 
     def report(self, module: nn.Module, probabilities: Tensor, **seen: Any) -> None:
         inputs, context = self.entering.pop(module)
+        if not bool(probabilities.isfinite().all()):
+            raise InvalidInputError(
+                f"{self.names[module]}: expected attention of finite numbers, got NaN from the model's own code: its "
+                f"weights or its config.json are damaged"
+            )
         call = AttentionCall(
             index=self.visits,
             name=self.names[module],

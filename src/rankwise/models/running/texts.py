@@ -181,4 +181,6 @@ def _parsed_rows(file: Path) -> list[Any]:
         raise InvalidInputError(f"{file}: expected token ids as JSON or .npy, got something else: {error}") from None
     if not isinstance(parsed, list) or not parsed:
         raise InvalidInputError(f"{file}: expected a JSON list of token ids, got {type(parsed).__name__}")
+    if any(one is True or one is False for row in parsed for one in (row if isinstance(row, list) else (row,))):
+        raise InvalidInputError(f"{file}: expected token ids, got true or false, which numpy would take for 1 and 0")
     return parsed

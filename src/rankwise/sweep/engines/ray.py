@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 import secrets
 import shutil
-import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,18 +36,22 @@ from rankwise.sweep.engines.engine import (
     Started,
 )
 from rankwise.sweep.engines.local import usable_cores
+from rankwise.sweep.engines.ray_head import RayHead, abandon, kill_own_processes, within
 from rankwise.sweep.engines.ray_library import (
     LOOPBACK,
     death,
     import_ray,
     keep_stdout_clean,
     signal_handlers_kept,
+    without_dashboard_process,
 )
+from rankwise.sweep.engines.session_folder import hold_session_folder, session_folder
 from rankwise.sweep.engines.wire import accept_checkpoint, checkpoint_files, decode, decode_events, encode
 
 _OBJECT_STORE = 128 * 2**20  # messages and checkpoints pass through, nothing stays
-_LOOK_AT_NODES_EVERY = 2.0
 _FORCE_AFTER = 4.0  # seconds beyond the grace period, for messages on their way
+_FAREWELL = 5.0
+_LONGEST_SOCKET = 107 - len("/session_2000-01-01_00-00-00_000000_4194304/sockets/plasma_store")
 
 
 @dataclass(eq=False)
@@ -100,6 +104,8 @@ class RayEngine:
         self._session = secrets.token_hex(8)
         self._ray: Any = None
         self._owns_ray = False
+        self._folder: int | None = None
+        self._head: RayHead | None = None
         self._bell: Any = None
         self._remote: Any = None
         self._marker: Path | None = None
@@ -109,7 +115,6 @@ class RayEngine:
         self._stopping = False
         self._stillborn = 0
         self._seats = 0
-        self._nodes_seen = -float("inf")
         self._too_small_since: float | None = None
 
     @property
@@ -162,19 +167,36 @@ class RayEngine:
         """End every job and wait until its worker is gone; end the Ray that this engine has started."""
         if self._ray is None:
             return
-        with suppress(Exception):  # a cluster that is gone has nothing left to end
-            for task in list(self._tasks.values()):
-                self._drop(task)
-            self._await_end(self._dropped, 5.0)
-            self._ray.get(self._bell.ring.remote(), timeout=5.0)
-            self._ray.kill(self._bell)
+        answers = self._head is None or self._head.answers
+        if answers:
+            answers = within(2 * _FAREWELL, self._end_jobs)
+        else:
+            within(1.0, self._drop_all)
+        if self._head is not None:
+            self._head.end()
         if self._owns_ray:
-            self._ray.shutdown()
-            shutil.rmtree(Path(tempfile.gettempdir()) / f"rankwise-{self._session}", ignore_errors=True)
+            if self._started_here and not answers:
+                within(_FAREWELL, lambda: kill_own_processes(self._ray))
+            if not within(_FAREWELL if not (answers or self._started_here) else 4 * _FAREWELL, self._ray.shutdown):
+                abandon(self._ray)
+        if self._folder is not None:
+            os.close(self._folder)
+            if self._started_here:
+                shutil.rmtree(session_folder(self._session), ignore_errors=True)
         if self._marker is not None:
             with suppress(OSError):
                 self._marker.unlink(missing_ok=True)
         self._ray = None
+
+    def _end_jobs(self) -> None:
+        self._drop_all()
+        self._await_end(self._dropped, _FAREWELL)
+        self._ray.get(self._bell.ring.remote(), timeout=_FAREWELL)
+        self._ray.kill(self._bell)
+
+    def _drop_all(self) -> None:
+        for task in list(self._tasks.values()):
+            self._drop(task)
 
     def _connect(self) -> None:
         if self._ray is not None:
@@ -185,7 +207,7 @@ class RayEngine:
                 self._start(ray)
         from rankwise.sweep.engines import ray_host
 
-        self._ray = ray
+        self._ray, self._head = ray, RayHead(ray)
         name = f"rankwise-bell-{self._session}"
         forever = {"max_restarts": -1, "max_concurrency": 100_000}
         self._bell = ray.remote(ray_host.Bell).options(name=name, num_cpus=0, **forever).remote()
@@ -209,15 +231,18 @@ class RayEngine:
                 ray.init(address=self._address, **quiet)
                 return
             seats = self._limit or usable_cores()
-            started = ray.init(
-                address="local",
-                num_cpus=math.ceil(seats * self._cpus),
-                include_dashboard=False,
-                object_store_memory=_OBJECT_STORE,
-                _node_ip_address="127.0.0.1",
-                **quiet,
-            )
-        except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+            self._folder, folder = hold_session_folder(self._session), str(session_folder(self._session))
+            with without_dashboard_process():
+                started = ray.init(
+                    address="local",
+                    num_cpus=math.ceil(seats * self._cpus),
+                    include_dashboard=False,
+                    object_store_memory=_OBJECT_STORE,
+                    _node_ip_address="127.0.0.1",
+                    _temp_dir=folder if len(folder) <= _LONGEST_SOCKET else None,
+                    **quiet,
+                )
+        except Exception as error:  # Ray raises bare ones too, such as when its processes take too long to start
             where = f"{self._address}: no Ray cluster answers" if self._address else "Ray does not start"
             raise EngineError(f"{where}: {error}") from None
         finally:
@@ -359,11 +384,8 @@ class RayEngine:
 
     def _look_at_nodes(self) -> None:
         """How many runs the cluster can hold; raises if there is no node for even one, and none comes."""
-        now = time.monotonic()
-        if now - self._nodes_seen < _LOOK_AT_NODES_EVERY:
-            return
-        self._nodes_seen = now
-        sizes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        assert self._head is not None
+        now, sizes = time.monotonic(), self._head.sizes()
         self._seats = sum(self._fitting(size) for size in sizes)
         if self._seats:
             self._too_small_since = None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from rankwise import __version__
 from rankwise.errors import EngineError
 from rankwise.sweep.engines.engine import CLOSING, Checkpointed, Event, Job
 from rankwise.sweep.engines.local import LocalEngine
+from rankwise.sweep.engines.session_folder import hold_session_folder, session_folder
 from rankwise.sweep.engines.wire import CHECKPOINT_SUFFIX, decode, encode, encode_events
 
 _TICK = 0.2
@@ -70,6 +70,7 @@ class _Seat:
 
 
 _seat: _Seat | None = None
+_held: tuple[str, int] | None = None
 
 
 def host(message: bytes, *files: bytes) -> Iterator[bytes]:
@@ -78,7 +79,8 @@ def host(message: bytes, *files: bytes) -> Iterator[bytes]:
     if order["rankwise"] != __version__:
         yield encode({"broken": f"the driver has rankwise {order['rankwise']}, this node has {__version__}"})
         return
-    here = Path(tempfile.gettempdir()) / f"rankwise-{order['session']}"
+    here = session_folder(order["session"])
+    _hold(order["session"])
     shared = order["marker"] is not None and Path(order["marker"]).exists()
     directory = Path(order["checkpoint_dir"]) if shared else here / "checkpoints" / order["run_id"]
     if not shared:
@@ -94,6 +96,16 @@ def host(message: bytes, *files: bytes) -> Iterator[bytes]:
     finally:
         if not shared:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _hold(session: str) -> None:
+    """Hold the session's folder on this node, and no longer that of the session before."""
+    global _held
+    if _held is not None and _held[0] == session:
+        return
+    if _held is not None:
+        os.close(_held[1])
+    _held = (session, hold_session_folder(session))
 
 
 def _seat_for(order: dict[str, Any], here: Path) -> _Seat:

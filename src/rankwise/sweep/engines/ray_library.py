@@ -31,6 +31,23 @@ def keep_stdout_clean(ray: Any) -> None:
 
 
 @contextmanager
+def without_dashboard_process() -> Iterator[None]:
+    """Let a Ray that is started here have no dashboard process.
+
+    ``include_dashboard=False`` starts one all the same, for usage statistics alone; although these are off, it asks the
+    metadata servers of three clouds where it is.
+    """
+    from ray._private import services
+
+    start = services.start_api_server
+    services.start_api_server = lambda *_, **__: (None, None)
+    try:
+        yield
+    finally:
+        services.start_api_server = start
+
+
+@contextmanager
 def signal_handlers_kept() -> Iterator[None]:
     """Ray takes SIGTERM for itself; it is the sweep's, which stops gracefully."""
     if threading.current_thread() is not threading.main_thread():

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from rankwise.sweep.engines.engine import Checkpointed, Event
 from rankwise.train import keep_only
@@ -18,6 +19,7 @@ from rankwise.whole_file import replace_whole
 
 CHECKPOINT_SUFFIX = ".safetensors"
 
+_PLAIN: dict[Any, Any] = {str: str, int: int, float: int | float, Mapping: dict}
 _EVENTS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
@@ -28,7 +30,7 @@ def encode(table: Mapping[str, Any]) -> bytes:
 
 def decode(message: bytes) -> dict[str, Any]:
     """The table that ``encode`` wrote."""
-    table = json.loads(message)
+    table = json.loads(message, parse_constant=_finite, parse_float=_finite)
     if not isinstance(table, dict):
         raise ValueError(f"expected a JSON object, got {type(table).__name__}")
     return table
@@ -41,10 +43,31 @@ def encode_events(events: Iterable[Event], files: Sequence[str] = ()) -> bytes:
 
 
 def decode_events(message: bytes) -> tuple[list[Event], list[str]]:
-    """What ``encode_events`` said. Unknown events and fields are errors: the versions differ."""
+    """What ``encode_events`` said. Unknown events and fields and values of another type are errors."""
     table = decode(message)
-    events: list[Event] = [_EVENTS[told.pop("event")](**told) for told in table["events"]]
-    return events, [str(name) for name in table["files"]]
+    events = [_event(told) for told in table["events"]]
+    files = table["files"]
+    if not isinstance(files, list) or not all(isinstance(name, str) for name in files):
+        raise ValueError("expected a list of names of files")
+    return events, files
+
+
+def _event(told: dict[str, Any]) -> Event:
+    kind = _EVENTS[told.pop("event")]
+    event: Event = kind(**told)
+    for name, hint in get_type_hints(kind).items():
+        value, choices = told[name], get_args(hint) if get_origin(hint) is Literal else None
+        wanted = _PLAIN.get(get_origin(hint) or hint, object)
+        if isinstance(value, bool) or not isinstance(value, wanted) or (choices is not None and value not in choices):
+            raise ValueError(f"{kind.__name__}.{name}: expected {hint}, got {value!r:.60}")
+    return event
+
+
+def _finite(spelt: str) -> float:
+    number = float(spelt)
+    if not math.isfinite(number):  # NaN, Infinity, or an exponent beyond all floats
+        raise ValueError(f"expected finite numbers, got {spelt:.60}")
+    return number
 
 
 def checkpoint_files(directory: Path) -> dict[str, bytes]:
