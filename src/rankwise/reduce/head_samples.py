@@ -25,7 +25,9 @@ class HeadSamples:
     """Sums over the texts of all passes; gradients in the unit of ``Samples.g_size``."""
 
     key_products: Float[Tensor, "S G R R"]
+    """M of every text, for each key head's keys."""
     value_products: Float[Tensor, "S G V V"]
+    """The same for values."""
     slopes: Float[Tensor, "S n"]
     """Gradients, summed over each text."""
     means: Float[Tensor, "S n"]
