@@ -12,7 +12,8 @@ from rankwise.audit.attention import (
     measure_attention,
 )
 from rankwise.audit.mask_baseline import SeenMask
-from rankwise.models.running.model import AttentionCall, running_from
+from rankwise.models.running.attention_call import AttentionCall
+from rankwise.models.running.model import running_from
 from saved_models import tokens
 from tiny_models import tiny_model
 

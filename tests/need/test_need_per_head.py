@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from rankwise.models.running.model import AttentionCall, running_from
+from rankwise.models.running.attention_call import AttentionCall
+from rankwise.models.running.model import running_from
 from rankwise.need.measurement import NeedSettings
 from rankwise.need.model import measure_model_need
 from rankwise.need.per_head import head_needs

@@ -172,10 +172,10 @@ def audit(
     from rankwise.audit import attention_report, measure_attention
     from rankwise.models import run_sanity
 
-    with running(to_run, tokenizer) as runs:
-        read = pieces_of(runs, text, tokens, length=length, limit=pieces)
-        sanity = run_sanity(runs, read)
-        layers = measure_attention(runs, read.tokens)
+    runs = running(to_run, tokenizer)
+    read = pieces_of(runs, text, tokens, length=length, limit=pieces)
+    sanity = run_sanity(runs, read)
+    layers = measure_attention(runs, read.tokens)
     attention = attention_report(layers, texts=len(read.tokens), source=read.sources, sanity=sanity)
     return Auditing(replace(report, attention=attention))
 

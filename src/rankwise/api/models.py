@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +12,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from rankwise.models import Objective, Pieces, RunningModel
-
-_OBJECTIVES: tuple[tuple[str, Objective], ...] = (
-    ("CausalLM", "causal"),
-    ("LMHeadModel", "causal"),
-    ("MaskedLM", "masked"),
-)
+    from rankwise.models import Pieces, RunningModel
 
 
 def in_memory(model: object) -> bool:
@@ -31,29 +24,11 @@ def in_memory(model: object) -> bool:
     raise InvalidInputError(f"model: expected a path, a name on the hub or a torch module, got {type(model).__name__}")
 
 
-@contextmanager
-def running(model: nn.Module | str | Path, tokenizer: Any) -> Iterator[RunningModel]:
-    """The model ready to be run and watched; a module in memory is afterwards as it was before."""
-    from rankwise.models import load_running, running_from
+def running(model: nn.Module | str | Path, tokenizer: Any) -> RunningModel:
+    """The model ready to be run and watched; of a module in memory a copy, so that it stays as it is."""
+    from rankwise.models import load_running, running_copy
 
-    if isinstance(model, str | Path):
-        yield load_running(Path(model))
-        return
-    if not hasattr(model, "set_attn_implementation"):
-        raise InvalidInputError(
-            f"model: expected one of transformers, to run it, got {type(model).__name__}; without text and tokens its "
-            "weights are audited without running it"
-        )
-    config: Any = model.config
-    training, attention = model.training, config._attn_implementation
-    name = type(model).__name__
-    objective: Objective = next((one for ending, one in _OBJECTIVES if name.endswith(ending)), "embedding")
-    try:
-        yield running_from(model, objective=objective, tokenizer=tokenizer)
-    finally:
-        model.train(training)
-        if config._attn_implementation != attention:
-            model.set_attn_implementation(attention)  # type: ignore[operator]
+    return running_copy(model, tokenizer=tokenizer) if in_memory(model) else load_running(Path(model))  # type: ignore[arg-type]
 
 
 def pieces_of(
@@ -70,7 +45,7 @@ def pieces_of(
 
     if tokens is not None and not isinstance(tokens, str | Path):
         if text is not None:
-            raise InvalidInputError("expected text or tokens, got both")
+            raise InvalidInputError("expected one of text, records and tokens, got several")
         given = _checked_ids(tokens, model.vocabulary)
         return Pieces(tokens=given[:limit], sources=("tokens in memory",), used=min(1.0, limit / len(given)))
     files = () if text is None else (text,) if isinstance(text, str | Path) else tuple(text)

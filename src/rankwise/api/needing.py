@@ -145,14 +145,13 @@ def need(
         from rankwise.models import run_sanity
         from rankwise.need import measure_model_need
 
-        with running(vectors, tokenizer) as runs:
-            read = pieces_of(runs, text, tokens, length=length, limit=pieces)
-            sanity = run_sanity(runs, read)
-            found = measure_model_need(runs, read.tokens, settings=settings, blocks=tuple(layers) or None)
-        name = Path(vectors).resolve().name if isinstance(vectors, str | Path) else type(vectors).__name__
+        runs = running(vectors, tokenizer)
+        read = pieces_of(runs, text, tokens, length=length, limit=pieces)
+        sanity = run_sanity(runs, read)
+        found = measure_model_need(runs, read.tokens, settings=settings, blocks=tuple(layers) or None)
         source = NeedSource(
             kind="attention inputs",
-            model=name,
+            model=runs.name,
             text=read.sources,
             texts=read.tokens.shape[0],
             tokens_each=read.tokens.shape[1],

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from rankwise.api.models import pieces_of, running
 from rankwise.api.result import Result, Rows
 from rankwise.errors import InvalidInputError
 from rankwise.reduce import Reduction
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from torch import nn
+    from torch import Tensor, nn
 
     from rankwise.models import RunningModel
     from rankwise.reduce import Texts
@@ -21,10 +22,13 @@ Files = str | Path | Sequence[str | Path]
 
 
 class Reducing(Result):
-    """What is saved, what it costs, whether that is worth it; ``report`` holds everything."""
+    """What is saved, what it costs, whether that is worth it; ``report`` holds everything.
 
-    def __init__(self, report: Reduction, folder: Path | None) -> None:
-        self.report, self.folder = report, folder
+    ``model`` is the reduced model, ready to generate: its cache holds latents.
+    """
+
+    def __init__(self, report: Reduction, model: nn.Module, folder: Path | None) -> None:
+        self.report, self.model, self.folder = report, model, folder
 
     @property
     def headline(self) -> str:
@@ -58,14 +62,6 @@ class Reducing(Result):
         """The document of ``rankwise reduce --json``."""
         return self.report.to_json()
 
-    def load(self) -> nn.Module:
-        """The reduced model, from the folder it was written to."""
-        from rankwise.reduce import load_reduced
-
-        if self.folder is None:
-            raise InvalidInputError("load: expected a folder that the model was written to, got none; reduce with out=")
-        return load_reduced(self.folder)
-
     def _print(self) -> None:
         from rankwise.cli.reduce_table import print_reduction
 
@@ -73,7 +69,7 @@ class Reducing(Result):
 
 
 def reduce(
-    model: str | Path,
+    model: nn.Module | str | Path,
     *,
     keep: float | None = None,
     rank: int | None = None,
@@ -81,8 +77,9 @@ def reduce(
     method: Literal["fisher", "activations", "weights"] = "fisher",
     text: Files = (),
     calibrate: Files = (),
-    tokens: str | Path | None = None,
+    tokens: Tensor | str | Path | None = None,
     records: str | Path | None = None,
+    tokenizer: Any = None,
     length: int = 512,
     pieces: int = 48,
     calibration: int = 16,
@@ -91,43 +88,46 @@ def reduce(
 ) -> Reducing:
     """Shrink a trained model's attention and say whether it is worth it; ``rankwise reduce`` does the same.
 
-    - ``model``: A folder with config.json and safetensors, or a .gguf file. A model in memory is saved first
-      (``model.save_pretrained``): reducing reads the original only.
+    The reduced model is the result's ``model``. The original stays as it is and shares no memory with it.
+
+    - ``model``: A module of ``transformers`` in memory, a folder with config.json and safetensors, or a .gguf file.
     - ``keep``: Share of the cache (of encoders: of the heads' coordinates) that stays.
     - ``rank``: Instead: the size of every latent, or the rank of every head.
     - ``tolerance``: Instead: the smallest share within this cost.
     - ``method``: Which directions stay.
     - ``text``: Text files to measure on; without ``calibrate`` their first quarter teaches directions.
     - ``calibrate``: Text files that teach directions.
-    - ``tokens``: A file of token ids instead of texts.
+    - ``tokens``: Token ids instead of texts, [texts, tokens], or a file of them.
     - ``records``: Instead of texts: a file with one record a line.
+    - ``tokenizer``: The tokenizer of a module in memory (with ``text``, ``calibrate`` or ``records``).
     - ``length``: Tokens of a piece of text; longest record.
     - ``pieces``: How many pieces or records at most.
     - ``calibration``: How many pieces of ``calibrate``.
     - ``out``: A new folder for the reduced model.
-    - ``options``: ``allocation``, ``heal``, ``heal_tokens``, ``context``, ``recall`` and ``frontier`` of
+    - ``options``: ``allocation``, ``heal``, ``heal_tokens``, ``context``, ``recall``, ``form`` and ``frontier`` of
       ``ReductionOptions``.
     """
     from rankwise.cli.reduce import divided, pieces_to_run
-    from rankwise.reduce import ReductionOptions, reduce_model
+    from rankwise.reduce import MaskedPieces, ReductionOptions, reduced
 
-    if not isinstance(model, str | Path):
-        raise InvalidInputError(
-            f"model: expected a folder or a .gguf file, got {type(model).__name__}; save it first: "
-            "model.save_pretrained(FOLDER), and its tokenizer beside it"
-        )
     asked = ReductionOptions(keep=keep, rank=rank, tolerance=tolerance, method=method, **options)
     measured_on, taught_by = _paths(text), _paths(calibrate)
-    ids, lines = (None if file is None else Path(file) for file in (tokens, records))
+    lines = None if records is None else Path(records)
 
-    def read_texts(running: RunningModel) -> Texts:
-        measuring = pieces_to_run(running, measured_on, ids, lines, length=length, limit=pieces)
-        teaching = pieces_to_run(running, taught_by, None, None, length=length, limit=10**6) if taught_by else None
+    def read_texts(runs: RunningModel) -> Texts:
+        if tokens is None or isinstance(tokens, str | Path):
+            ids = None if tokens is None else Path(tokens)
+            measuring = pieces_to_run(runs, measured_on, ids, lines, length=length, limit=pieces)
+        else:
+            read = pieces_of(runs, measured_on or records, tokens, length=length, limit=pieces)
+            measuring = MaskedPieces(read.tokens, read.sources)
+        teaching = pieces_to_run(runs, taught_by, None, None, length=length, limit=10**6) if taught_by else None
         return divided(measuring, teaching, calibration, choosing=tolerance is not None)
 
-    given = bool(measured_on) or ids is not None or lines is not None
+    given = bool(measured_on) or tokens is not None or lines is not None
     folder = None if out is None else Path(out)
-    return Reducing(reduce_model(Path(model), asked, read_texts if given else None, out=folder), folder)
+    done = reduced(running(model, tokenizer), asked, read_texts if given else None, out=folder)
+    return Reducing(done.report, done.model, folder)
 
 
 def _paths(files: Files) -> tuple[Path, ...]:

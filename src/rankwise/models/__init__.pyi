@@ -11,14 +11,15 @@ from .layouts.layer import TensorSlice as TensorSlice
 from .layouts.layer import load_layer as load_layer
 from .layouts.mapping import TensorNames as TensorNames
 from .layouts.rope import Rope as Rope
+from .running.attention_call import AttentionCall as AttentionCall
 from .running.loading import Objective as Objective
 from .running.loading import quiet as quiet
 from .running.losses import require_mask_token as require_mask_token
 from .running.losses import run_sanity as run_sanity
 from .running.losses import sanity_of_loss as sanity_of_loss
-from .running.model import AttentionCall as AttentionCall
 from .running.model import RunningModel as RunningModel
 from .running.model import load_running as load_running
+from .running.model import running_copy as running_copy
 from .running.model import running_from as running_from
 from .running.sanity import RunSanity as RunSanity
 from .running.texts import Pieces as Pieces

@@ -5,4 +5,5 @@ from .pieces import MaskedPieces as MaskedPieces
 from .pieces import read_records as read_records
 from .reduction import Texts as Texts
 from .reduction import reduce_model as reduce_model
+from .reduction import reduced as reduced
 from .saved import load_reduced as load_reduced

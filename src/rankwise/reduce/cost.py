@@ -129,8 +129,8 @@ def _losses(running: RunningModel, pieces: MaskedPieces, start: int) -> Float[Te
 
 def pooling_of(running: RunningModel) -> Literal["mean", "first"]:
     """How a text's vector is made of its tokens': as ``1_Pooling/config.json`` says, the mean where nothing does."""
-    stated = running.path / "1_Pooling" / "config.json"
-    if not stated.is_file():
+    stated = None if running.path is None else running.path / "1_Pooling" / "config.json"
+    if stated is None or not stated.is_file():
         return "mean"
     config: dict[str, Any] = read_json_object(stated)
     if config.get("pooling_mode_mean_tokens") is True or config.get("pooling_mode") == "mean":

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import nn
 
 from rankwise.errors import InvalidInputError
 from rankwise.models import RunningModel, load_running
@@ -39,6 +41,7 @@ from rankwise.reduce.document import CostReport, FrontierPoint, HealingReport, R
 from rankwise.reduce.expected_time import expected_minutes
 from rankwise.reduce.generation import compare_generation
 from rankwise.reduce.healing import heal, tokens_within
+from rankwise.reduce.linear_modules import replaced
 from rankwise.reduce.methods import METHODS, MethodName
 from rankwise.reduce.mla_modules import mla_plan, require_mla
 from rankwise.reduce.mla_shape import best_shape, mla_directions
@@ -46,7 +49,7 @@ from rankwise.reduce.options import FRONTIER_SHARES, ReductionOptions
 from rankwise.reduce.pieces import MaskedPieces
 from rankwise.reduce.probing import runnable_sites
 from rankwise.reduce.recall import copy_accuracies, recall_reports
-from rankwise.reduce.saved import factor_dtype, require_new, save_reduced, use_fast_attention
+from rankwise.reduce.saved import factor_dtype, ready_to_use, require_new, save_reduced, use_fast_attention
 from rankwise.reduce.sites import Sites, attention_sites
 from rankwise.reduce.summary import Measured, parameter_count, readme_of, summary
 
@@ -67,6 +70,16 @@ class Texts:
     """That the new factors are trained on: all that teach; None: those of ``calibration``."""
 
 
+@dataclass(frozen=True)
+class Reduced:
+    """A reduced model and what it costs."""
+
+    model: nn.Module
+    """Ready to generate, as ``load_reduced`` returns it; of a model in memory in its type and on its device."""
+    report: Reduction
+    """What was measured."""
+
+
 def reduce_model(
     model: Path,
     options: ReductionOptions,
@@ -75,9 +88,22 @@ def reduce_model(
     out: Path | None = None,
     progress: Progress = silent,
 ) -> Reduction:
+    """``reduced``, for a model on disk and without keeping the reduced one in memory."""
+    return reduced(model, options, read_texts, out=out, progress=progress).report
+
+
+def reduced(
+    model: Path | RunningModel,
+    options: ReductionOptions,
+    read_texts: Callable[[RunningModel], Texts] | None = None,
+    *,
+    out: Path | None = None,
+    progress: Progress = silent,
+) -> Reduced:
     """Reduce ``model`` and say what that costs; with ``out``, the reduced model is written there.
 
-    With ``out``, an interrupted calibration or healing continues when the same call is made again.
+    A model on disk is only read; a running one becomes the reduced one. With ``out``, an interrupted calibration or
+    healing of a model on disk continues when the same call is made again.
     """
     if out is not None:
         require_new(out)
@@ -88,7 +114,7 @@ def reduce_model(
         )
     started = time.monotonic()
     progress("load the model", 0, 1)
-    running = load_running(model)
+    running = load_running(model) if isinstance(model, Path) else model
     use_fast_attention(running.model)
     texts = None if read_texts is None else read_texts(running)
     found = runnable_sites(running, attention_sites(running))
@@ -97,11 +123,21 @@ def reduce_model(
         require_mla(running.model, found.sites)
     with _work_folder(out, running, options, texts) as folder, torch.no_grad():
         work = _Cutting(running, found, options, texts, folder, progress)
-        return _measured(work, started, out)
+        installed, report = _measured(work, started, out)
+    return Reduced(_with_cuts(running, installed), report)
 
 
-def _measured(work: _Cutting, started: float, out: Path | None) -> Reduction:
-    """Cut, measure before and after, and write."""
+def _with_cuts(running: RunningModel, installed: Installed) -> nn.Module:
+    """The model with the cuts in place for good."""
+    replaced(running.model, installed.modules)
+    stored: Any = running.origin
+    if isinstance(stored, Path):
+        return ready_to_use(running.model, installed.cuts, torch.float32)
+    return ready_to_use(running.model, installed.cuts, stored.dtype).to(stored.device)
+
+
+def _measured(work: _Cutting, started: float, out: Path | None) -> tuple[Installed, Reduction]:
+    """Cut, measure before and after, and write; the model is afterwards as it was."""
     running, options, texts, progress = work.running, work.options, work.texts, work.progress
     model = running.model
     if texts is not None:
@@ -149,7 +185,7 @@ def _measured(work: _Cutting, started: float, out: Path | None) -> Reduction:
             save_reduced(
                 out, running, installed, form=options.form, readme=readme_of(report), reduction=report.to_json()
             )
-    return report
+    return installed, report
 
 
 class _Cutting:
@@ -166,7 +202,7 @@ class _Cutting:
     ) -> None:
         self.running, self.found, self.options = running, found, options
         self.texts, self.folder, self.progress = texts, folder, progress
-        self.dtype = factor_dtype(running.path, options.form)
+        self.dtype = factor_dtype(running, options.form)
         self._samples: list[Samples] | None = None
         self._directions: dict[MethodName, list[Directions]] = {}
         self._metrics: dict[MethodName, list[Metric]] = {}
@@ -292,7 +328,7 @@ def _work_folder(
 
     Its name holds a hash of all that decides what is kept there: the model's files, the options, the texts.
     """
-    if out is None or texts is None:
+    if out is None or texts is None or running.path is None:
         yield None
         return
     path = running.path.resolve()

@@ -13,7 +13,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,9 +24,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from rankwise.errors import InvalidInputError, StorageError
-from rankwise.models import Objective, RunningModel, open_model
-from rankwise.reduce.cutting import Installed, cut_ranks, empty_cut, modules_of, new_tensors
+from rankwise.models import Objective, RunningModel
+from rankwise.reduce.cutting import Cut, Installed, cut_ranks, empty_cut, modules_of, new_tensors
 from rankwise.reduce.gguf_copy import copy_without
+from rankwise.reduce.latent_modules import LatentPlan
 from rankwise.reduce.linear_modules import replaced
 from rankwise.reduce.mla_saved import stock_attention, stock_config
 from rankwise.reduce.options import Form
@@ -67,17 +68,17 @@ class SavedPlan:
     form: Literal["latents", "mla"] = "latents"
 
 
-def factor_dtype(path: Path, form: Form) -> torch.dtype:
+def factor_dtype(running: RunningModel, form: Form) -> torch.dtype:
     """The type that factors are stored in: that of most of the model's numbers; float16 beside quantised blocks.
 
     Of the form ``mla``: float32, since its norm is made harmless by very small numbers.
     """
     if form == "mla":
         return torch.float32
-    if path.suffix == ".gguf":
+    if running.gguf:
         return torch.float16
     counts: Counter[str] = Counter()
-    for info in open_model(path).tensors.values():
+    for info in running.source.tensors.values():
         counts[info.dtype] += torch.Size(info.shape).numel()
     found = _DTYPES.get(counts.most_common(1)[0][0], torch.bfloat16)
     return torch.float32 if found == torch.float64 else found
@@ -94,7 +95,7 @@ def save_reduced(
 ) -> None:
     """Write ``running``, in which cuts are ``installed``, as the new directory ``directory``."""
     require_new(directory)
-    dtype = factor_dtype(running.path, form)
+    dtype = factor_dtype(running, form)
     try:
         with whole_folder(directory) as draft:
             _copy_beside(running, draft)
@@ -124,8 +125,8 @@ def save_reduced(
 def _save_factors(draft: Path, running: RunningModel, installed: Installed, dtype: torch.dtype) -> None:
     factors = {name: value.detach().to(dtype).contiguous() for name, value in new_tensors(installed.modules).items()}
     save_file(factors, draft / FACTORS, {"format": "pt"})
-    if running.path.suffix == ".gguf":
-        copy_without(running.path, draft / BASE, _GGUF_KEYS_VALUES)
+    if running.gguf:
+        copy_without(running.gguf, draft / BASE, _GGUF_KEYS_VALUES)
     else:
         save_file(_untouched(running, installed.modules, dtype), draft / WEIGHTS, {"format": "pt"})
 
@@ -161,11 +162,22 @@ def load_reduced(directory: Path | str, *, dtype: torch.dtype = torch.float32) -
     _fill(new_tensors(modules), folder / FACTORS)
     if (folder / WEIGHTS).is_file():
         _fill(_own_tensors(model, modules), folder / WEIGHTS)
-    if any(cut.site.kind != "heads" for cut in cuts):
+    return ready_to_use(model, cuts, dtype)
+
+
+def ready_to_use(model: nn.Module, cuts: Sequence[Cut], dtype: torch.dtype) -> nn.Module:
+    """``model``, whose modules are those of ``cuts``, with a cache of latents, in eval mode and in type ``dtype``.
+
+    Buffers stay: rotary frequencies rounded to 16 bits would be other positions.
+    """
+    latents = [cut.site for cut in cuts if isinstance(cut, LatentPlan)]
+    if latents:
         from rankwise.reduce.latent_cache import use_latent_cache
 
-        use_latent_cache(model, [cut.site for cut in cuts if cut.site.kind != "heads"])
-    return model.to(dtype).eval()
+        use_latent_cache(model, latents)
+    for value in model.parameters():
+        value.data = value.data.to(dtype)
+    return model.eval()
 
 
 def use_fast_attention(model: Any) -> None:
@@ -219,7 +231,7 @@ def _own_tensors(model: nn.Module, modules: Mapping[str, nn.Module]) -> dict[str
 
 
 def _untouched(running: RunningModel, modules: Mapping[str, nn.Module], dtype: torch.dtype) -> dict[str, Tensor]:
-    stored = {name: info.dtype for name, info in open_model(running.path).tensors.items()}
+    stored = {name: info.dtype for name, info in running.source.tensors.items()}
 
     def type_of(name: str) -> torch.dtype:
         known = next((kind for full, kind in stored.items() if full == name or name.endswith(f".{full}")), None)
@@ -234,7 +246,7 @@ def _untouched(running: RunningModel, modules: Mapping[str, nn.Module], dtype: t
 
 def _copy_beside(running: RunningModel, draft: Path) -> None:
     """Configuration and tokenizer."""
-    if running.path.is_dir():
+    if running.path is not None and running.path.is_dir():
         for file in sorted(running.path.iterdir()):
             if file.is_file() and file.suffix in _BESIDE and not file.name.endswith(".index.json"):
                 shutil.copyfile(file, draft / file.name)

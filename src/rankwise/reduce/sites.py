@@ -103,7 +103,7 @@ def require_some(running: RunningModel, found: Sites) -> Sites:
     """``found``, unless it has no attention block."""
     if not found.sites:
         reasons = "; ".join(f"{what}: {why}" for what, why in found.untouched[:3])
-        raise InvalidInputError(f"{running.path}: expected attention that can be reduced, got none: {reasons}")
+        raise InvalidInputError(f"{running.where}: expected attention that can be reduced, got none: {reasons}")
     return found
 
 

@@ -80,7 +80,7 @@ def summary(
         for cut in installed.cuts
     )
     return Reduction(
-        model=plain_name(running.path.absolute().name),
+        model=running.name,
         verdict=sentence,
         judgement=judged,
         architecture=found.architecture,
@@ -219,8 +219,8 @@ def _not_tested(running: RunningModel, measured: Measured) -> tuple[str, ...]:
 def _stored(running: RunningModel, dtype: torch.dtype, form: Form) -> str:
     name = str(dtype).removeprefix("torch.")
     if form == "mla":
-        kept = "all weights, dequantised," if running.path.suffix == ".gguf" else "attention"
+        kept = "all weights, dequantised," if running.gguf else "attention"
         return f"{kept} in {name}, as a checkpoint of DeepSeek-V2"
-    if running.path.suffix == ".gguf":
+    if running.gguf:
         return f"untouched weights as quantised in the GGUF file, factors in {name}"
     return f"untouched weights in their stored type, factors in {name}"

@@ -11,7 +11,7 @@ import io
 import json
 import os
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +71,7 @@ def load_pretrained(path: Path) -> Loaded:
             if not missing_below:
                 model, missing, objective = headless, [], "embedding"
         if not missing:
-            _require_token_reader(model, path)
+            require_token_reader(model, path)
             gguf = stored.config if path.suffix == ".gguf" else None
             rows = model.get_input_embeddings().num_embeddings
             found = find_tokenizer(transformers, source, options, vocabulary=rows, gguf=gguf)
@@ -118,10 +118,11 @@ def _require_room(auto: Any, config: Any, stored: ModelSource) -> None:
         )
 
 
-def _require_token_reader(model: Any, path: Path) -> None:
+def require_token_reader(model: Any, where: Path | str) -> None:
+    """Refuse a model of images or sounds."""
     if model.main_input_name != "input_ids":
         raise InvalidInputError(
-            f"{path}: expected a model that reads tokens, got {type(model).__name__}, which reads "
+            f"{where}: expected a model that reads tokens, got {type(model).__name__}, which reads "
             f"{model.main_input_name}; its weights can be audited without running it (no --text, no --tokens)"
         )
 
@@ -156,6 +157,11 @@ def _objective(config: Any, *, gguf: bool) -> Objective:
     names = config.architectures or []
     if gguf and not names:
         return "causal"  # such files hold language models and do not name the class
+    return objective_of(names)
+
+
+def objective_of(names: Sequence[str]) -> Objective:
+    """What a model of these classes was trained for."""
     for name in names:
         for ending, objective in _OBJECTIVES:
             if name.endswith(ending):
@@ -164,17 +170,17 @@ def _objective(config: Any, *, gguf: bool) -> Objective:
 
 
 @contextmanager
-def model_errors(path: Path, expected: str) -> Iterator[None]:
+def model_errors(where: Path | str, expected: str) -> Iterator[None]:
     """What goes wrong inside ``transformers`` or a model's own code as a message, without its traceback."""
     try:
         yield
     except RankwiseError:
         raise
     except MemoryError:
-        raise InvalidInputError(f"{path}: expected {expected} in the memory of this machine, got too little") from None
+        raise InvalidInputError(f"{where}: expected {expected} in the memory of this machine, got too little") from None
     except Exception as error:  # SafetensorError, RecursionError, whatever a model's code raises
         said = " ".join(str(error).split())
-        raise InvalidInputError(f"{path}: expected {expected}, got {type(error).__name__}: {said[:400]}") from error
+        raise InvalidInputError(f"{where}: expected {expected}, got {type(error).__name__}: {said[:400]}") from error
 
 
 @contextmanager

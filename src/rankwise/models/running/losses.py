@@ -51,7 +51,7 @@ def require_mask_token(running: RunningModel) -> int:
     """The model's mask token."""
     if running.mask_token is None:
         raise InvalidInputError(
-            f"{running.path}: expected the mask token, which a masked language model is measured with, got no fitting "
+            f"{running.where}: expected the mask token, which a masked language model is measured with, got no fitting "
             f"tokenizer that has one and no mask_token_id in config.json"
         )
     return running.mask_token

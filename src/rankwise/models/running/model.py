@@ -7,85 +7,73 @@ The mask's function is registered too; without it a causal model would quietly s
 
 Models that multiply their heads themselves (Falcon, Bloom) are watched by hooks on the modules that return
 probabilities; for those queries and keys stay unknown.
-
-Legend: T texts, N tokens, M keys (= N in self-attention), H heads, G key heads, R head dimension, V value dimension,
-D dim of the block's input, C of what keys are read from.
 """
 
 from __future__ import annotations
 
+import copy
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Int64
 from torch import Tensor, nn
 
 from rankwise.errors import InvalidInputError, ShapeError
-from rankwise.models.running.loading import Objective, load_pretrained, model_errors
+from rankwise.models.files.source import open_model
+from rankwise.models.running.attention_call import AttentionCall, Visitor
+from rankwise.models.running.loading import (
+    Objective,
+    load_pretrained,
+    model_errors,
+    objective_of,
+    require_token_reader,
+)
+from rankwise.models.tensor_source import TensorSource, as_source
 
 _WATCHED = "rankwise_watched_eager"
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttentionCall:
-    """What one attention block did with T sequences."""
-
-    index: int
-    """Counts blocks in the order in which they run."""
-    name: str
-    """The module's path."""
-    module: nn.Module
-    """The attention module that was called."""
-    inputs: Float[Tensor, "T N D"]
-    """The hidden states that enter the block, after the norm that feeds it."""
-    context: Float[Tensor, "T M C"]
-    """The hidden states that keys and values are read from; the same tensor in self-attention."""
-    queries: Float[Tensor, "T H N R"] | None
-    """As the model multiplies them; None, as are keys, values and scale, where it does not show them."""
-    keys: Float[Tensor, "T G M R"] | None
-    """Keys of every head."""
-    values: Float[Tensor, "T G M V"] | None
-    """Values of every head."""
-    scale: float | None
-    """What the model multiplies the products by."""
-    softcap: float | None
-    """Scores s become ``softcap * tanh(s / softcap)``; None: they stay."""
-    probabilities: Float[Tensor, "T H N M"]
-    """Attention of every head."""
-    visible: Bool[Tensor, "..."] | None
-    """True where a query may look; None where nothing is hidden."""
-
-    @property
-    def crosses(self) -> bool:
-        """Whether keys come from another sequence."""
-        return self.context is not self.inputs
-
-    def logits(self) -> Float[Tensor, "T H N M"]:
-        """``scale q k^T`` of every head, before soft-capping, position bias and mask."""
-        if self.queries is None or self.keys is None or self.scale is None:
-            raise InvalidInputError(f"{self.name}: {type(self.module).__name__} does not show its queries and keys")
-        keys = self.keys.repeat_interleave(self.queries.shape[1] // self.keys.shape[1], dim=1)
-        return self.queries @ keys.mT * self.scale
-
-
-Visitor = Callable[[AttentionCall], None]
 
 
 @dataclass(frozen=True)
 class RunningModel:
     """A model of ``transformers`` in eval mode, float32 and eager attention, and the tokenizer that belongs to it."""
 
-    path: Path
+    origin: Path | nn.Module
+    """Where it came from: a folder, a file, or a module in memory, which may be ``model`` itself."""
     model: nn.Module
     tokenizer: Any
     """None where there is none that fits the model."""
     objective: Objective
     no_tokenizer_because: str | None = None
+
+    @property
+    def path(self) -> Path | None:
+        """Its folder or file; None where it came from memory."""
+        return self.origin if isinstance(self.origin, Path) else None
+
+    @property
+    def gguf(self) -> Path | None:
+        """The GGUF file it was read from, if it was."""
+        return self.path if self.path is not None and self.path.suffix == ".gguf" else None
+
+    @property
+    def source(self) -> TensorSource:
+        """Its tensors in the types that they are stored in."""
+        return open_model(self.origin) if isinstance(self.origin, Path) else as_source(self.origin)
+
+    @property
+    def name(self) -> str:
+        """A short name for people."""
+        return self.source.name
+
+    @property
+    def where(self) -> str:
+        """Where it came from, for messages."""
+        return self.source.origin if self.path is None else str(self.path)
 
     @property
     def config(self) -> Any:
@@ -134,7 +122,7 @@ class RunningModel:
             options["decoder_input_ids"] = tokens
         elif self.objective == "causal":
             options["use_cache"] = False
-        with torch.no_grad(), model_errors(self.path, f"{type(self.model).__name__} to run on token ids alone"):
+        with torch.no_grad(), model_errors(self.where, f"{type(self.model).__name__} to run on token ids alone"):
             return model(input_ids=tokens, attention_mask=torch.ones_like(tokens), **options)
 
     def watch(self, tokens: Int64[Tensor, "..."], visit: Visitor) -> Any:
@@ -155,7 +143,7 @@ class RunningModel:
                 raise
         if watch.visits == 0:
             raise InvalidInputError(
-                f"{self.path}: expected attention probabilities from {type(self.model).__name__}, got none; a model "
+                f"{self.where}: expected attention probabilities from {type(self.model).__name__}, got none; a model "
                 f"without eager attention cannot be watched"
             )
         return output
@@ -201,7 +189,24 @@ def running_from(model: Any, *, objective: Objective, tokenizer: Any = None) -> 
             f"model: expected {type(model).__name__} with eager attention, got {model.config._attn_implementation!r}, "
             f"which it cannot change later; build it with attn_implementation='eager'"
         )
-    return RunningModel(Path(), model.eval(), tokenizer, objective)
+    return RunningModel(model, model.eval(), tokenizer, objective)
+
+
+def running_copy(model: Any, *, tokenizer: Any = None) -> RunningModel:
+    """A copy of a ``transformers`` model in memory, in float32 on the CPU; the model itself stays as it is."""
+    if not hasattr(model, "set_attn_implementation"):
+        raise InvalidInputError(
+            f"model: expected one of transformers, to run it, got {type(model).__name__}; of any other module the "
+            f"weights can be audited, without text and tokens"
+        )
+    where = as_source(model).origin
+    require_token_reader(model, where)
+    with model_errors(where, "a model that can be copied to float32"):
+        copied = copy.deepcopy(model).float().cpu()
+        copied.zero_grad(set_to_none=True)
+        copied.__dict__.pop("_rankwise_blocks", None)
+    running = running_from(copied, objective=objective_of([type(model).__name__]), tokenizer=tokenizer)
+    return replace(running, origin=model, no_tokenizer_because="none with a model in memory (tokenizer=...)")
 
 
 @dataclass(frozen=True)
