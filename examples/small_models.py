@@ -1,4 +1,4 @@
-"""What the notebooks look at: MiniLM where its package is installed, else a small Llama with random weights."""
+"""What the notebooks look at: MiniLM where its package is installed, else a small BERT with random weights."""
 
 import importlib.util
 import warnings
@@ -22,14 +22,15 @@ def minilm_or_tiny(texts: int = 24, length: int = 128) -> tuple[torch.nn.Module,
     if package is not None and package.submodule_search_locations:
         folder = Path(package.submodule_search_locations[0]) / "model"
         model = transformers.AutoModel.from_pretrained(folder, use_safetensors=True).eval()
+        model.config.name_or_path = "all-MiniLM-L6-v2"
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         text = " ".join(path.read_text(encoding="utf-8") for path in TEXTS)
         ids = tokenizer(text, add_special_tokens=False, verbose=False, return_tensors="pt").input_ids[0]
         return model, ids[: texts * length].view(-1, length), "all-MiniLM-L6-v2 on the pages of this project"
     torch.manual_seed(0)
-    config = transformers.LlamaConfig(
+    config = transformers.BertConfig(
         vocab_size=200, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        pad_token_id=None, bos_token_id=None, eos_token_id=None,
+        max_position_embeddings=length, initializer_range=0.3,
     )  # fmt: skip
-    model = transformers.AutoModelForCausalLM.from_config(config).eval()
-    return model, torch.randint(200, (texts, length)), "a small Llama with random weights on random ids"
+    model = transformers.BertModel(config, add_pooling_layer=False).eval()
+    return model, torch.randint(200, (texts, length)), "a small BERT with random weights on random ids"

@@ -213,5 +213,9 @@ def test_a_reduction_is_that_of_the_command_and_can_be_loaded(folder, tmp_path):
     assert {row["what"] for row in found.summary}
     for loaded in (found.model, rankwise.load_reduced(tmp_path / "smaller")):
         assert sum(p.numel() for p in loaded.parameters()) == found.report.parameters.after
-    with pytest.raises(InvalidInputError, match="frontier=True"):
-        found.figure()
+    assert found.report.verdict[:30] in found.page(tmp_path / "page.html").read_text()
+    layers, whole = found.figure().axes
+    assert [bar.get_height() for bar in layers.patches] == [
+        100 * sum(layer.ranks) / layer.size for layer in found.report.layers
+    ]
+    assert len(whole.patches) == len(found.summary)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rankwise.api.models import pieces_of, running
 from rankwise.api.result import Result, Rows
-from rankwise.errors import InvalidInputError
 from rankwise.reduce import Reduction
 
 if TYPE_CHECKING:
@@ -50,17 +49,24 @@ class Reducing(Result):
         return frontier_rows(self.report) if self.report.frontier else self.summary
 
     def figure(self) -> Figure:
-        """Cost against what is kept; needs ``frontier=True``."""
-        from rankwise.report import draw_frontier, house_style
+        """What each layer keeps; with ``frontier=True``, cost against what is kept for all methods."""
+        from rankwise.report import draw_frontier, draw_kept, house_style
 
         if not self.report.frontier:
-            raise InvalidInputError("figure: expected a frontier to draw, got none; reduce with frontier=True")
+            return draw_kept(self.report)
         with house_style():
             return draw_frontier(self.report)
 
     def to_json(self) -> Mapping[str, Any]:
         """The document of ``rankwise reduce --json``."""
         return self.report.to_json()
+
+    def page(self, path: Path | str = "reduction.html") -> Path:
+        """The page of ``rankwise reduce``; needs the extra ``report``."""
+        from rankwise.cli.page import page_content
+        from rankwise.report import write_page
+
+        return write_page(page_content(reduction=self.report), Path(path))
 
     def _print(self) -> None:
         from rankwise.cli.reduce_table import print_reduction

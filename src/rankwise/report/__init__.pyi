@@ -24,5 +24,6 @@ from .panels import dots as dots
 from .panels import legend_entry as legend_entry
 from .panels import smooth as smooth
 from .reduction import draw_frontier as draw_frontier
+from .reduction import draw_kept as draw_kept
 from .reduction import frontier_rows as frontier_rows
 from .store_data import read_store_data as read_store_data
