@@ -14,6 +14,7 @@ from rankwise.api.reducing import Reducing
 from rankwise.api.result import Result, Rows
 from rankwise.audit import FORMAT as AUDIT_FORMAT
 from rankwise.audit import AuditReport, read_report
+from rankwise.models import local_model
 from rankwise.need import NeedReport, read_need
 from rankwise.reduce import Reduction, read_reduction
 from rankwise.spec import read_json_object
@@ -77,6 +78,7 @@ def advise(
     *,
     need: Needing | NeedReport | str | Path | None = None,
     reduction: Reducing | Reduction | str | Path | None = None,
+    download: bool = False,
     **numbers: Any,
 ) -> Advising:
     """What to change about rank and heads; ``rankwise advise`` does the same.
@@ -85,13 +87,14 @@ def advise(
       memory, which is audited first. None where ``numbers`` say it all.
     - ``need``: What ``rankwise.need`` returned, or the file that ``rankwise need -o`` wrote.
     - ``reduction``: What ``rankwise.reduce`` returned for the same model, or the file that the command wrote.
+    - ``download``: Fetch the config of a name that is no path from the Hugging Face hub.
     - ``numbers``: The options of the command, such as ``dim=768, heads=12, length=1024``; they win over the others.
     """
     config, report = None, None
     if isinstance(model, Auditing | AuditReport):
         report = model.report if isinstance(model, Auditing) else model
     elif isinstance(model, str | Path):
-        path = Path(model)
+        path = local_model(model, download=download, config_only=True)
         if path.is_file() and read_json_object(path).get("format") == AUDIT_FORMAT:
             report = read_report(path)
         else:

@@ -24,11 +24,13 @@ def in_memory(model: object) -> bool:
     raise InvalidInputError(f"model: expected a path, a name on the hub or a torch module, got {type(model).__name__}")
 
 
-def running(model: nn.Module | str | Path, tokenizer: Any) -> RunningModel:
+def running(model: nn.Module | str | Path, tokenizer: Any, *, download: bool = False) -> RunningModel:
     """The model ready to be run and watched; of a module in memory a copy, so that it stays as it is."""
-    from rankwise.models import load_running, running_copy
+    from rankwise.models import load_running, local_model, running_copy
 
-    return running_copy(model, tokenizer=tokenizer) if in_memory(model) else load_running(Path(model))  # type: ignore[arg-type]
+    if in_memory(model):
+        return running_copy(model, tokenizer=tokenizer)
+    return load_running(local_model(model, download=download))  # type: ignore[arg-type]
 
 
 def pieces_of(

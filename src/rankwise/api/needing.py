@@ -103,6 +103,7 @@ def need(
     text: str | Path | Sequence[str | Path] | None = None,
     tokens: Tensor | str | Path | None = None,
     tokenizer: Any = None,
+    download: bool = False,
     layers: Sequence[int] = (),
     length: int | None = None,
     pieces: int = 32,
@@ -124,6 +125,7 @@ def need(
     - ``text``: With a model: text files, UTF-8.
     - ``tokens``: With a model: token ids instead, [texts, tokens], or a file of them.
     - ``tokenizer``: With a module in memory and ``text``.
+    - ``download``: With a model: fetch a name that is no path from the Hugging Face hub.
     - ``layers``: With a model: only these attention blocks, counted from 0.
     - ``length``: With a model: tokens of a text.
     - ``pieces``: With a model: how many pieces of text at most.
@@ -139,13 +141,13 @@ def need(
     settings = NeedSettings(
         target=target, candidates=candidates, similarity=similarity, heads=heads, steps=steps, seed=seed
     )
-    if _is_model(vectors):
+    if download or _is_model(vectors):
         if text is None and tokens is None:
             raise InvalidInputError("need: expected text or tokens with a model, to have something to run it on")
         from rankwise.models import run_sanity
         from rankwise.need import measure_model_need
 
-        runs = running(vectors, tokenizer)
+        runs = running(vectors, tokenizer, download=download)
         read = pieces_of(runs, text, tokens, length=length, limit=pieces)
         sanity = run_sanity(runs, read)
         found = measure_model_need(runs, read.tokens, settings=settings, blocks=tuple(layers) or None)

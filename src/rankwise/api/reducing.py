@@ -86,6 +86,7 @@ def reduce(
     tokens: Tensor | str | Path | None = None,
     records: str | Path | None = None,
     tokenizer: Any = None,
+    download: bool = False,
     length: int = 512,
     pieces: int = 48,
     calibration: int = 16,
@@ -106,6 +107,7 @@ def reduce(
     - ``tokens``: Token ids instead of texts, [texts, tokens], or a file of them.
     - ``records``: Instead of texts: a file with one record a line.
     - ``tokenizer``: The tokenizer of a module in memory (with ``text``, ``calibrate`` or ``records``).
+    - ``download``: Fetch a name that is no path from the Hugging Face hub.
     - ``length``: Tokens of a piece of text; longest record.
     - ``pieces``: How many pieces or records at most.
     - ``calibration``: How many pieces of ``calibrate``.
@@ -132,7 +134,7 @@ def reduce(
 
     given = bool(measured_on) or tokens is not None or lines is not None
     folder = None if out is None else Path(out)
-    done = reduced(running(model, tokenizer), asked, read_texts if given else None, out=folder)
+    done = reduced(running(model, tokenizer, download=download), asked, read_texts if given else None, out=folder)
     return Reducing(done.report, done.model, folder)
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def advise(
     *,
-    config: Path | None = None,
+    config: str | None = None,
+    download: bool = False,
     audit: Path | None = None,
     need: Path | None = None,
     reduce: Path | None = None,
@@ -44,7 +45,8 @@ def advise(
     Example: rankwise advise --dim 768 --heads 12 --length 1024
 
     Args:
-        config: A Hugging Face config.json, or the folder that holds it.
+        config: A Hugging Face config.json, the folder that holds it, or a name on the hub.
+        download: Fetch the config from the Hugging Face hub if it is no path: owner/name or hf://owner/name.
         audit: What rankwise audit wrote with -o.
         need: What rankwise need wrote with -o; without it the need is that of isotropic data, the worst case.
         reduce: What rankwise reduce printed with --json; the only source of what this trained model can lose.
@@ -67,12 +69,14 @@ def advise(
     from rankwise.advise import advise as advise_about
     from rankwise.audit import read_report
     from rankwise.choose import read_choice
+    from rankwise.models import local_model
     from rankwise.need import read_need
     from rankwise.reduce import read_reduction
 
     advice = advise_about(
         situation(
-            config=config, audit=None if audit is None else read_report(audit),
+            config=None if config is None else local_model(config, download=download, config_only=True),
+            audit=None if audit is None else read_report(audit),
             need=None if need is None else read_need(need),
             reduction=None if reduce is None else taken_away(read_reduction(reduce)),
             choice=None if choose is None else read_choice(choose),

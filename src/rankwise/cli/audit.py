@@ -62,7 +62,8 @@ def audit(
     --k 'blocks.{layer}.wk' --v 'blocks.{layer}.wv' --o 'blocks.{layer}.wo' --heads 12
 
     Args:
-        model: A folder with config.json and safetensors, a .safetensors file, or a .gguf file (extra gguf).
+        model: A folder with config.json and safetensors, a .safetensors file, a .gguf file (extra gguf), or a name on
+            the hub (with --download).
         other: A second model of the same shape, compared with the first head by head.
         config: The config.json of a single safetensors file.
         q: Name of the query matrix, {layer} for the layer's number; then k and heads are needed too. A name given for
@@ -77,7 +78,7 @@ def audit(
         causal: Tokens of these layers see only what comes before them (with q); all see all if not given.
         order: Of one matrix with all three (with q): turn (all queries, all keys, all values) or head (per head).
         norm: Name of the gain of the norm in front, to be folded in (with q).
-        download: Fetch MODEL from the Hugging Face hub if it is no path (JSON and safetensors only).
+        download: Fetch MODEL from the Hugging Face hub if it is no path: owner/name or hf://owner/name.
         text: Text files to run the model on, UTF-8; MODEL must be a folder, a .gguf file, or come by --download.
         tokens: Token ids to run it on instead: JSON, or .npy.
         length: Tokens of a piece of text; 256 if not given.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankwise.cli.output import console, print_json, short
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from rankwise.theory import Values
 
 
-def models(*, config: Path | None = None, json: bool = False) -> None:
+def models(*, config: str | None = None, download: bool = False, json: bool = False) -> None:
     """Published transformer shapes, 2017-2025: rank, heads and what they cost.
 
     H r / d is 1 in the standard scaling; above 1, all heads together have more query coordinates than a token has.
@@ -24,12 +23,14 @@ def models(*, config: Path | None = None, json: bool = False) -> None:
     Example: rankwise models --config config.json
 
     Args:
-        config: A Hugging Face config.json (or the folder that holds it) to place in the table.
+        config: A Hugging Face config.json, the folder that holds it, or a name on the hub, to place in the table.
+        download: Fetch the config from the Hugging Face hub if it is no path: owner/name or hf://owner/name.
         json: Print one JSON object instead of a table.
     """
+    from rankwise.models import local_model
     from rankwise.shapes import published_shapes, read_config
 
-    yours = None if config is None else read_config(config)
+    yours = None if config is None else read_config(local_model(config, download=download, config_only=True))
     shapes = [*published_shapes(), *([] if yours is None else [yours])]
     if json:
         rows = [{column.key: column.value(shape) for column in _COLUMNS} | _remarks(shape, yours) for shape in shapes]

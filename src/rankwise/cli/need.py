@@ -29,7 +29,8 @@ def need(
     queries: Path | None = None,
     tensor: str | None = None,
     query_tensor: str | None = None,
-    model: Path | None = None,
+    model: str | None = None,
+    download: bool = False,
     text: tuple[Path, ...] = (),
     layers: tuple[int, ...] = (),
     length: int | None = None,
@@ -61,7 +62,9 @@ def need(
         queries: The queries, in a file of either kind; without it the keys ask for each other.
         tensor: Name of the keys in a .safetensors file of several tensors (default: keys, or the only one).
         query_tensor: Name of the queries in --queries, or in VECTORS if that is not given.
-        model: Instead of VECTORS: a model's folder; its attention inputs on --text are measured, block by block.
+        model: Instead of VECTORS: a model's folder, a .gguf file or a name on the hub; its attention inputs on --text
+            are measured, block by block.
+        download: Fetch --model from the Hugging Face hub if it is no path: owner/name or hf://owner/name.
         text: With --model: text files (UTF-8).
         layers: With --model: only these attention blocks, counted from 0.
         length: With --model: tokens of a text; 256 if not given, fewer where the model has no more positions.
@@ -80,6 +83,7 @@ def need(
         json: Print one JSON object (format rankwise-need/1) instead of tables, and write no page.
     """
     from rankwise.cli.page import page_beside, say_page, write_page_of
+    from rankwise.models import local_model
     from rankwise.need import NeedSettings, need_report
 
     place = page_beside(page, output, "need.html")
@@ -100,7 +104,7 @@ def need(
     if model is not None:
         if queries is not None or tensor is not None or query_tensor is not None:
             raise InvalidInputError("--queries, --tensor, --query-tensor: not with --model, whose inputs are measured")
-        found, source, sanity = _of_model(model, text, layers, length, pieces, settings)
+        found, source, sanity = _of_model(local_model(model, download=download), text, layers, length, pieces, settings)
     else:
         sanity = None
         assert vectors is not None
@@ -170,7 +174,7 @@ def _of_model(
         found = measure_model_need(running, read.tokens, settings=settings, blocks=layers or None, progress=report)
     source = NeedSource(
         kind="attention inputs",
-        model=plain_name(model.resolve().name),
+        model=running.name,
         text=read.sources,
         texts=read.tokens.shape[0],
         tokens_each=read.tokens.shape[1],

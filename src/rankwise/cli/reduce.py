@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def reduce(
-    model: tyro.conf.Positional[Path],
+    model: tyro.conf.Positional[str],
     *,
     keep: float | None = None,
     rank: int | None = None,
@@ -38,6 +38,7 @@ def reduce(
     format: Literal["latents", "mla"] = "latents",
     frontier: bool = False,
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
+    download: bool = False,
     figure: Path | None = None,
     page: Path | None = None,
     open: bool = False,
@@ -53,7 +54,8 @@ def reduce(
     interruption.
 
     Args:
-        model: A folder with config.json and safetensors, or a .gguf file (extra gguf).
+        model: A folder with config.json and safetensors, a .gguf file (extra gguf), or a name on the hub (with
+            --download).
         keep: Share of the cache (of encoders: of the heads' coordinates) that stays.
         rank: Instead: the size of every latent, or the rank of every head.
         tolerance: Instead: the smallest share with at most so many percent more perplexity or changed neighbours.
@@ -74,6 +76,7 @@ def reduce(
         format: What --out holds: latents, for rankwise.load_reduced, or a DeepSeek-V2 that transformers loads alone.
         frontier: Measure all methods at several shares.
         out: A new folder for the reduced model.
+        download: Fetch MODEL from the Hugging Face hub if it is no path: owner/name or hf://owner/name.
         figure: Also draw the frontier: this name with .png, .svg and .csv (extra report; needs --frontier).
         page: Also write a page (extra report).
         open: Open the page in the browser.
@@ -81,6 +84,7 @@ def reduce(
     """
     _require_targets(figure, page, frontier)
     from rankwise.cli.progress import shown_progress
+    from rankwise.models import local_model
     from rankwise.reduce import ReductionOptions, reduce_model
 
     options = ReductionOptions(
@@ -98,8 +102,9 @@ def reduce(
     given = bool(text) or tokens is not None or records is not None
     if calibrate and not given:
         raise InvalidInputError("--calibrate: expected texts to measure on too (--text FILE), got none")
+    place = local_model(model, download=download)
     with shown_progress() as progress:
-        report = reduce_model(model, options, read_texts if given else None, out=out, progress=progress)
+        report = reduce_model(place, options, read_texts if given else None, out=out, progress=progress)
     if figure is not None:
         _draw(report, figure)
     if json:

@@ -1,3 +1,4 @@
+from .files.hub import local_model as local_model
 from .files.rounding import loses_digits as loses_digits
 from .files.safetensors_file import SafetensorsFile as SafetensorsFile
 from .files.source import ModelSource as ModelSource

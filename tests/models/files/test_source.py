@@ -126,23 +126,6 @@ def test_a_download_without_the_extra_names_it(monkeypatch):
         open_model("someone/some-model", download=True)
 
 
-def test_nothing_is_fetched_unless_asked(monkeypatch):
-    hub = pytest.importorskip("huggingface_hub")
-    asked = []
-
-    def download(name, allow_patterns):
-        asked.append((name, allow_patterns))
-        raise OSError("offline")
-
-    monkeypatch.setattr(hub, "snapshot_download", download)
-    with pytest.raises(InvalidInputError, match="no such path"):
-        open_model("someone/some-model")
-    assert not asked
-    with pytest.raises(InvalidInputError, match="offline"):
-        open_model("someone/some-model", download=True)
-    assert asked == [("someone/some-model", ["*.json", "*.safetensors"])]
-
-
 def test_a_tensor_that_is_not_there_and_one_that_cannot_be_read(saved, tmp_path):
     source = open_model(saved("llama"))
     with pytest.raises(InvalidInputError, match=r"did you mean 'layers\.0\.self_attn\.q_proj\.weight'"):

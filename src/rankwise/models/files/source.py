@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from rankwise.errors import InvalidInputError, MissingExtraError, nearest_name, require_int
+from rankwise.errors import InvalidInputError, nearest_name, require_int
 from rankwise.foreign_file import plain_name
+from rankwise.models.files.hub import local_model
 from rankwise.models.files.safetensors_file import SafetensorsFile, refuse_pickle
 from rankwise.models.files.tensor_file import RealArray, TensorFile, TensorInfo
 from rankwise.spec import read_json_object
@@ -145,12 +146,10 @@ def open_model(model: Path | str, *, config: Path | str | None = None, download:
     """The model at ``model``: a folder with config.json and safetensors, one safetensors file, or a GGUF file.
 
     ``config`` replaces the folder's config.json, or stands beside a single file (whose own folder's config.json is
-    taken otherwise). With ``download`` a name that is no path is fetched from the Hugging Face hub (JSON and
-    safetensors only); without it no network is used.
+    taken otherwise). With ``download`` a name that is no path is fetched from the Hugging Face hub; without it no
+    network is used.
     """
-    path = Path(model)
-    if not path.exists():
-        path = _downloaded(str(model), download)
+    path = local_model(model, download=download)
     if path.is_dir():
         files = _folder_files(path)
         folder_config = Path(config) if config is not None else path / "config.json"
@@ -236,18 +235,3 @@ def _sharded(folder: Path) -> dict[TensorFile, set[str] | None]:
             )
         files[file] = tensors
     return files
-
-
-def _downloaded(model: str, download: bool) -> Path:
-    looks_like_hub = model.count("/") == 1 and not model.startswith((".", "/", "~"))
-    if not download:
-        hint = "; to fetch it from the Hugging Face hub, ask for it with --download" if looks_like_hub else ""
-        raise InvalidInputError(f"{model}: expected a model's folder or file, got no such path{hint}")
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
-        raise MissingExtraError("audit", "downloading a model") from None
-    try:
-        return Path(snapshot_download(model, allow_patterns=["*.json", "*.safetensors"]))
-    except Exception as error:  # the hub's own errors: offline, unknown name, gated
-        raise InvalidInputError(f"{model}: expected a model on the Hugging Face hub, got: {error}") from None

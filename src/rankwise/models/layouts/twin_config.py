@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ def completed_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def known_config(config: Mapping[str, Any]) -> Any | None:
     """An instance of the configuration's class; None without the extra, and where the class refuses it."""
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when the library is imported; nothing here needs the network
     try:
         from transformers import AutoConfig
     except ImportError:

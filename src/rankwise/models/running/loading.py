@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
@@ -20,6 +19,7 @@ from typing import Any, Literal
 import torch
 
 from rankwise.errors import InvalidInputError, MissingExtraError, RankwiseError
+from rankwise.models.files.hub import without_network
 from rankwise.models.files.source import ModelSource, open_model
 from rankwise.models.running.tokenizer import find_tokenizer
 
@@ -62,7 +62,7 @@ def load_pretrained(path: Path) -> Loaded:
         source, options["gguf_file"] = path.parent, path.name
     else:
         source = path
-    with quiet(), model_errors(path, "a model that transformers can build from its own source"):
+    with quiet(), without_network(), model_errors(path, "a model that transformers can build from its own source"):
         config = transformers.AutoConfig.from_pretrained(source, **options)
         objective = _objective(config, gguf=path.suffix == ".gguf")
         model, missing = _built(transformers, source, options, config, objective, stored)
@@ -132,7 +132,7 @@ def _require_weights(path: Path) -> ModelSource:
     if not path.exists():
         raise InvalidInputError(
             f"{path}: expected a model directory (config.json and safetensors) or a .gguf file on this machine, got "
-            f"nothing there; a model that is to be run is never downloaded unasked (rankwise audit MODEL --download)"
+            f"nothing there; a model that is to be run is never downloaded unasked (--download)"
         )
     if path.is_file() and path.suffix != ".gguf":
         raise InvalidInputError(
@@ -201,7 +201,6 @@ def quiet() -> Iterator[None]:
 
 
 def _transformers() -> Any:
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when the library is imported; nothing here needs the network
     try:
         import transformers
     except ImportError:
