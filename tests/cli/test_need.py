@@ -66,7 +66,7 @@ def test_texts_are_no_longer_than_the_model_by_default(capsys, monkeypatch, tmp_
     monkeypatch.setattr("rankwise.models.load_running", lambda _: running)
     monkeypatch.setattr("rankwise.need.measure_model_need", show)
     (tmp_path / "text").write_text("a" * 2 * (64 - 1))  # pieces end with a token of their own
-    assert main(["need", "--model", "x", "--text", str(tmp_path / "text"), "--json"]) == 2
+    assert main(["need", "--model", str(tmp_path), "--text", str(tmp_path / "text"), "--json"]) == 2
     assert "was given [2, 64]" in capsys.readouterr().err
 
 

@@ -83,7 +83,6 @@ def need(
         json: Print one JSON object (format rankwise-need/1) instead of tables, and write no page.
     """
     from rankwise.cli.page import page_beside, say_page, write_page_of
-    from rankwise.models import local_model
     from rankwise.need import NeedSettings, need_report
 
     place = page_beside(page, output, "need.html")
@@ -104,7 +103,7 @@ def need(
     if model is not None:
         if queries is not None or tensor is not None or query_tensor is not None:
             raise InvalidInputError("--queries, --tensor, --query-tensor: not with --model, whose inputs are measured")
-        found, source, sanity = _of_model(local_model(model, download=download), text, layers, length, pieces, settings)
+        found, source, sanity = _of_model(model, download, text, layers, length, pieces, settings)
     else:
         sanity = None
         assert vectors is not None
@@ -153,7 +152,8 @@ def _of_vectors(
 
 
 def _of_model(
-    model: Path,
+    model: str,
+    download: bool,
     text: tuple[Path, ...],
     layers: tuple[int, ...],
     length: int | None,
@@ -164,10 +164,10 @@ def _of_model(
         raise InvalidInputError("--model: expected --text FILE with it, to have something to run the model on")
     limit = 32 if pieces is None else require_int("--pieces", pieces, minimum=1)
     from rankwise.cli.reading_texts import read_pieces
-    from rankwise.models import load_running, run_sanity
+    from rankwise.models import load_running, local_model, run_sanity
     from rankwise.need import measure_model_need
 
-    running = load_running(model)
+    running = load_running(local_model(model, download=download))
     read = read_pieces(running, text, None, length=length, limit=limit)
     sanity = run_sanity(running, read)
     with shown_progress() as report:
