@@ -6,7 +6,7 @@ The functions of the Python API are ``audit``, ``need``, ``advise``, ``reduce`` 
 The rooms, and the one way imports point::
 
     errors < estimate, progress, whole_file < spec < nn, tasks, theory, measure < shapes < train, models
-           < sweep, audit, need, reduce < choose < report, advise, watch < recipes < cli < api
+           < sweep, audit, need, reduce < choose, watch < report, advise < recipes < cli < api
 
 Importing ``rankwise`` imports none of them, so that ``rankwise --help`` answers at once.
 """

@@ -31,7 +31,7 @@ EXCEPTIONS = tuple(
         (r"\. \.venv/bin/activate", None, None, "a shell's own"),
         (r"\.venv/bin/rankwise demo", None, None, "minutes; tests/cli/test_demo.py runs it in small"),
         (r"python -m build", None, None, "tests/packaging/test_wheel.py builds with the same command"),
-        (r"pytest -m slow tests/packaging", None, None, "these are tests themselves"),
+        (r"pytest tests/packaging", None, None, "these are tests themselves"),
         (r"git (tag|push) .*", None, None, "publishes"),
         (r"python -m twine upload .*", None, None, "publishes"),
         # Planned, not trained.

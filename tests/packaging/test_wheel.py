@@ -48,7 +48,6 @@ def dist(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 def test_the_wheel_has_every_file_of_the_package(dist):
     [wheel] = dist.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -66,7 +65,6 @@ def test_the_wheel_has_every_file_of_the_package(dist):
     assert "report" in metadata.get_all("Provides-Extra")
 
 
-@pytest.mark.slow
 def test_the_source_archive_builds_the_same_wheel(dist, tmp_path):
     [sdist] = dist.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
@@ -79,7 +77,6 @@ def test_the_source_archive_builds_the_same_wheel(dist, tmp_path):
     assert names[0] == names[1]
 
 
-@pytest.mark.slow
 def test_the_wheel_works_in_a_clean_environment(dist, tmp_path):
     """Its dependencies are those of this environment, found by a path; rankwise itself comes from the wheel alone."""
     [wheel] = dist.glob("*.whl")

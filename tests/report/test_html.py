@@ -148,7 +148,7 @@ def test_open_asks_the_browser(store, tmp_path, monkeypatch):
 
 def test_mistakes_are_told(store, tmp_path, capsys):
     assert main(["report"]) == 2
-    assert "expected a store, --audit, --need, --reduce or --choose" in capsys.readouterr().err
+    assert "expected a store, --audit, --need, --reduce, --choose or --watch" in capsys.readouterr().err
     assert main(["report", str(tmp_path)]) == 2
     assert "expected a store" in capsys.readouterr().err
     assert main(["report", str(store), "-o", str(tmp_path / "page.txt")]) == 2

@@ -17,7 +17,7 @@ from rankwise.nn import LatentAttention, MultiheadAttention, TokenModel
 from rankwise.spec import LatentSpec, ModelSpec, TokenInterface
 from rankwise.theory.occupancy import hardmax_rank_mean
 from rankwise.watch import Thresholds, Watch
-from rankwise.watch.observation import gaussian_effective_rank, qk_singular_values
+from rankwise.watch.readings import gaussian_effective_rank, qk_singular_values
 from saved_models import tiny_language_model
 
 TOKENS = 40

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rankwise.need import NeedReport
     from rankwise.reduce import Reduction
     from rankwise.report import PageContent
+    from rankwise.watch import WatchReport
 
 
 def store_page(store: Path, path: Path) -> Path:
@@ -51,6 +52,7 @@ def page_content(
     reduction: Reduction | None = None,
     choice: Choice | None = None,
     comparison: Comparison | None = None,
+    watch: WatchReport | None = None,
 ) -> PageContent:
     """All that is given; advice is made where there is an audit."""
     from rankwise.report import PageContent
@@ -63,7 +65,8 @@ def page_content(
         data = read_store_data(store, levels_of)
     advice = None if audit is None else _advice(audit, need, reduction, choice)
     return PageContent(
-        store=data, audit=audit, need=need, reduction=reduction, choice=choice, comparison=comparison, advice=advice
+        store=data, audit=audit, need=need, reduction=reduction, choice=choice, comparison=comparison,
+        watch=watch, advice=advice
     )
 
 

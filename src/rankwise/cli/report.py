@@ -20,6 +20,7 @@ def report(
     need: Path | None = None,
     reduce: Path | None = None,
     choose: Path | None = None,
+    watch: Path | None = None,
     output: Annotated[Path, tyro.conf.arg(aliases=["-o", "--out"])] = Path("report.html"),
     open: bool = False,
     json: bool = False,
@@ -36,13 +37,14 @@ def report(
         need: What rankwise need wrote with -o.
         reduce: What rankwise reduce printed with --json, or the reduction.json it wrote.
         choose: What rankwise choose wrote with -o.
+        watch: What a rankwise.watch.Watch wrote during a training (watch.write(FILE)).
         output: The page to write.
         open: Open the page in the browser.
         json: Print one JSON object (the path, its size, the first numbers) instead of the path.
     """
-    if store is audit is need is reduce is choose is None:
+    if store is audit is need is reduce is choose is watch is None:
         raise InvalidInputError(
-            "expected a store, --audit, --need, --reduce or --choose, got none; a store is made by rankwise demo"
+            "expected a store, --audit, --need, --reduce, --choose or --watch, got none; rankwise demo makes a store"
         )
     if output.suffix.lower() not in (".html", ".htm"):
         raise InvalidInputError(f"-o: expected a file that ends in .html, got {output}")
@@ -53,6 +55,7 @@ def report(
     from rankwise.need import read_need
     from rankwise.reduce import read_reduction
     from rankwise.report import first_figures, require_page, write_page
+    from rankwise.watch import read_watch
 
     require_page()
     content = page_content(
@@ -61,6 +64,7 @@ def report(
         need=None if need is None else read_need(need),
         reduction=None if reduce is None else read_reduction(reduce),
         choice=None if choose is None else read_choice(choose),
+        watch=None if watch is None else read_watch(watch),
     )
     path = write_page(content, output)
     if json:

@@ -24,11 +24,12 @@ from rankwise.need import NeedReport
 from rankwise.reduce import Reduction
 from rankwise.report.headline import Figure, best, refutations, trade_offs
 from rankwise.report.store_data import StoreData
+from rankwise.watch import WatchReport
 from rankwise.whole_file import write_whole
 
 _SCRIPTS = (
     *("dom", "scale", "chart", "figure", "table", "closed_forms", "provenance", "curves", "training", "attention"),
-    *("runs", "heatmap", "audit", "comparison", "need", "reduction", "choice", "explorer", "main"),
+    *("runs", "heatmap", "audit", "comparison", "need", "reduction", "choice", "watch", "explorer", "main"),
 )
 _FIRST_FIGURES = 4
 
@@ -43,6 +44,7 @@ class PageContent:
     reduction: Reduction | None = None
     choice: Choice | None = None
     comparison: Comparison | None = None
+    watch: WatchReport | None = None
     advice: Mapping[str, Any] | None = None
 
 
@@ -78,6 +80,8 @@ def build_page(content: PageContent) -> str:
         blocks["data-comparison"] = content.comparison.to_json()
     if content.reduction is not None:
         blocks["data-reduce"] = content.reduction.to_json()
+    if content.watch is not None:
+        blocks["data-watch"] = content.watch.to_json()
     page: str = (
         _environment()
         .get_template("page.html.j2")
@@ -98,6 +102,7 @@ def build_page(content: PageContent) -> str:
             reduction=content.reduction,
             choice=content.choice,
             comparison=content.comparison,
+            watch=content.watch,
             not_proved=NOT_PROVED,
             reduction_rows=[] if content.reduction is None else content.reduction.changes(),
             advice=content.advice,
@@ -159,6 +164,8 @@ def _title(figures: list[Figure], content: PageContent) -> str:
         return f"This data needs rank {worst.need} of {worst.dim} for error {asked.target:g}"
     if content.reduction is not None:
         return f"{content.reduction.model}: {content.reduction.judgement}"
+    if content.watch is not None:
+        return content.watch.headline()
     return "How much rank, and how many heads?"
 
 
@@ -192,6 +199,7 @@ def _parts(content: PageContent) -> list[tuple[str, str]]:
     parts += [("need", "Need")] if content.need is not None else []
     parts += [("choice", "Choice")] if content.choice is not None else []
     parts += [("reduction", "Reduction")] if content.reduction is not None else []
+    parts += [("watch", "During training")] if content.watch is not None else []
     return [*parts, ("explorer", "Explorer")]
 
 

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from rankwise.measure import effective_rank
 from rankwise.nn import LatentAttention, MultiheadAttention
-from rankwise.watch.observation import HeadReading, attention_readings, gaussian_effective_rank, qk_singular_values
+from rankwise.watch.observation import HeadReading
+from rankwise.watch.readings import attention_readings, gaussian_effective_rank, qk_singular_values
 
 QkRanks = tuple[list[float], float]
 """Effective rank of every head's QK form, and that of Gaussian weights of the same shape."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rankwise.errors import InvalidInputError, require_int
+from rankwise.watch.document import WatchReport
 from rankwise.watch.observation import HeadReading, Observation, Thresholds, alarms_of
 from rankwise.watch.taps import Tap, taps_of
 
@@ -37,7 +39,8 @@ class Watch:
     - ``thresholds``: when they do.
 
     A look repeats the attention of a few sequences without gradient; it changes neither weights nor random state nor
-    gradients. ``history`` has all observations, ``rows`` their numbers; ``close()`` removes the hooks.
+    gradients. ``history`` has all observations, ``rows`` their numbers; ``write(FILE)`` keeps them for the page
+    (``rankwise report --watch FILE``); ``close()`` removes the hooks.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Watch:
         self.history: list[Observation] = []
         self.steps = 0
         self._log, self._on_alarm = log, on_alarm
+        self._name = type(model).__name__
         self._taps: list[Tap] = taps_of(model)
         if not self._taps:
             raise InvalidInputError(
@@ -100,6 +104,18 @@ class Watch:
     def rows(self) -> list[dict[str, Any]]:
         """Every number, one row per step and head."""
         return [{"step": seen.step} | asdict(head) for seen in self.history for head in seen.heads]
+
+    @property
+    def report(self) -> WatchReport:
+        """All looks so far as a document."""
+        return WatchReport(
+            model=self._name, every=self.every, thresholds=self.thresholds, observations=tuple(self.history)
+        )
+
+    def write(self, path: Path | str) -> Path:
+        """The document as a JSON file, for ``rankwise report --watch``."""
+        self.report.write(Path(path))
+        return Path(path)
 
     def _tell(self, seen: Observation) -> None:
         if self._on_alarm is not None and seen.alarms:

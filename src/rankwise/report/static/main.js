@@ -34,5 +34,6 @@ initComparison(pageData("data-comparison"));
 initNeed(pageData("data-need"));
 initChoice(pageData("data-choice"));
 initReduce(pageData("data-reduce"));
+initWatch(pageData("data-watch"));
 initExplorer(pageData("data-shape"));
 document.documentElement.dataset.ready = "yes";
