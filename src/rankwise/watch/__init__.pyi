@@ -4,4 +4,6 @@ from .observation import Alarm as Alarm
 from .observation import HeadReading as HeadReading
 from .observation import Observation as Observation
 from .observation import Thresholds as Thresholds
+from .trainers import lightning_callback as lightning_callback
+from .trainers import watch_trainer as watch_trainer
 from .watch import Watch as Watch
