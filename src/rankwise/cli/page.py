@@ -65,8 +65,14 @@ def page_content(
         data = read_store_data(store, levels_of)
     advice = None if audit is None else _advice(audit, need, reduction, choice)
     return PageContent(
-        store=data, audit=audit, need=need, reduction=reduction, choice=choice, comparison=comparison,
-        watch=watch, advice=advice
+        store=data,
+        audit=audit,
+        need=need,
+        reduction=reduction,
+        choice=choice,
+        comparison=comparison,
+        watch=watch,
+        advice=advice,
     )
 
 

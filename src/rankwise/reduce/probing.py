@@ -126,7 +126,7 @@ def _compare(running: RunningModel, found: Tensor, wanted: Tensor, reason: str) 
 
 def _refusal(running: RunningModel, reason: str) -> InvalidInputError:
     kind = type(running.model).__name__
-    return InvalidInputError(f"{running.path}: expected attention that can be reduced, got {kind}: {reason}")
+    return InvalidInputError(f"{running.where}: expected attention that can be reduced, got {kind}: {reason}")
 
 
 def _output(said: Any) -> Tensor:

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import nn
 
-from rankwise.foreign_file import plain_name
 from rankwise.models import RunningModel, RunSanity, sanity_of_loss
 from rankwise.reduce.cost import Cost, ModelReading
 from rankwise.reduce.cutting import Installed, cut_ranks
