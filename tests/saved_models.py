@@ -30,3 +30,24 @@ def saved(model, folder):
 
 def tokens(texts=3, length=12, seed=0, vocabulary=50):
     return torch.randint(3, vocabulary, (texts, length), generator=torch.Generator().manual_seed(seed))
+
+
+def saved_byte_model(directory, dim=8, seed=0):
+    """A tiny GPT-2 on disk whose tokens are bytes, with its tokenizer: it can be run on any text."""
+    ends = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+    model = tiny_language_model(
+        "gpt2", seed=seed, vocab_size=260, n_positions=256, n_embd=dim, n_head=2, n_layer=2, **ends
+    )
+    _byte_tokenizer().save_pretrained(saved(model, directory))
+    return directory
+
+
+def _byte_tokenizer():
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: at for at, letter in enumerate(letters)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)

@@ -4,12 +4,14 @@ import json
 import re
 import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from rankwise.advise.advice import advice_document, advise, resources_of
+from rankwise.advise.commands import ModelFiles
 from rankwise.advise.inputs import situation
-from rankwise.advise.removal import TakenAway, taken_away
+from rankwise.advise.removal import TakenAway, best_cut, taken_away
 from rankwise.advise.resources import flash_tile, resources, rounded_up, roundings
 from rankwise.audit.audit import audit_weights
 from rankwise.audit.report import read_report
@@ -24,6 +26,7 @@ from rankwise.shapes.use import context_length
 from rankwise.theory.bounds import rank_required
 from rankwise.theory.saturation import saturation_dim
 from report_documents import need_document, reduction_document
+from saved_models import saved_byte_model
 
 CONFIG = {"hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2,
           "intermediate_size": 2048, "max_position_embeddings": 4096, "model_type": "tiny"}  # fmt: skip
@@ -56,7 +59,7 @@ def test_without_a_measurement_the_worst_case_is_warned_about_and_measuring_come
     assert "the worst case" in advice.notes[0]
     assert any("no window" in note for note in advice.notes)
     first = advice.next_training[0]
-    assert first.command == "rankwise need --help"
+    assert first.command is None  # where model and texts lie is not known
     assert first.confidence == "our derivation"
     assert len(advice.next_training) <= 3
     assert advice.this_model == ()  # sizes alone are no trained model
@@ -103,11 +106,11 @@ def test_too_much_rank_is_answered_with_less(config, need_file):
     assert first.confidence == "hypothesis"
 
 
-def cut(cost=0.005, rank=48, **changes):
+def cut(judgement="worth trying", share=0.75, **changes):
     numbers = {
-        "model": "tiny", "kept": f"rank {rank} of 64 in every head's query-key form", "rank": rank,
-        "original_rank": 64, "cost": cost, "unit": "% more perplexity", "tolerance": 0.01, "texts": "8 pieces",
-        "weights": (1000, 800), "cache": (100, 75),
+        "model": "tiny", "share": share, "kept": f"{share:.0%} of the cache", "rank": round(64 * share),
+        "original_rank": 64, "judgement": judgement, "verdict": f"It costs something: {judgement}.",
+        "texts": "8 pieces", "weights": (1000, 800), "cache": (100, 75),
     }  # fmt: skip
     return TakenAway(**numbers | changes)
 
@@ -116,12 +119,15 @@ def test_a_measured_cut_is_the_verdict_on_the_trained_model(config):
     advice = advise(situation(config=config, reduction=cut()))
     (verdict,) = advice.this_model
     assert verdict.confidence == "measurement"
-    assert "saves 20% of the attention weights and 25% of the cache of keys and values" in verdict.what
-    assert "you can keep rank 48 of 64" in advice.headline
-    dear = advise(situation(config=config, reduction=cut(cost=0.4))).this_model[0]
-    assert dear.what.startswith("Do not cut")
-    unmeasured = advise(situation(config=config, reduction=cut(cost=None))).this_model[0]
-    assert unmeasured.what.startswith("Measure what this model can lose")
+    assert "saves 25% of the cache of keys and values and 20% of the attention weights" in verdict.what
+    assert "keep 75% of the cache" in advice.headline
+    assert "It costs something: worth trying. Measured on 8 pieces." in verdict.reason
+    dear = advise(situation(config=config, reduction=cut("not worth it"))).this_model[0]
+    assert dear.what == "Leave the heads as they are: a cut to 75% of the cache is not worth it."
+    trade = advise(situation(config=config, reduction=cut("a trade", weights=(1000, 1100)))).this_model[0]
+    assert trade.what.endswith("only if you can bear what it loses; it saves 25% of the cache of keys and values.")
+    unmeasured = advise(situation(config=config, reduction=cut("not measured"))).this_model[0]
+    assert (unmeasured.confidence, unmeasured.command) == ("not measured", None)
     with pytest.raises(InvalidInputError, match="whose heads have rank 64, got heads of rank 32"):
         situation(config=config, reduction=cut(original_rank=32))
 
@@ -131,14 +137,21 @@ def test_a_reduction_that_was_written_is_read(tmp_path):
     report = read_reduction(tmp_path / "reduction.json")
     found = taken_away(report)
     assert found.rank < found.original_rank
-    assert found.cost == report.cost.noticed_percent
-    assert found.affordable is (found.cost <= found.tolerance)
+    assert (found.judgement, found.verdict) == (report.judgement, report.verdict)
+    assert found.affordable is (report.judgement == "worth trying")
+
+
+def test_of_several_cuts_the_smallest_that_is_worth_trying_counts():
+    half, most, little = cut("a trade", 0.5), cut("worth trying", 0.75), cut("worth trying", 0.9)
+    best = best_cut([half, little, most])
+    assert (best.share, best.others) == (0.75, "50%: a trade; 90%: worth trying")
+    assert best_cut([half, cut("not worth it", 0.25)]).share == 0.5
 
 
 def test_the_two_kinds_of_advice_are_reconciled_where_they_disagree(config, need_file):
     said = advise(situation(config=config, need=need_file(100, 97, 103), reduction=cut())).reconciled
     assert "no reason to doubt the cut" in said
-    said = advise(situation(config=config, need=need_file(30), reduction=cut(cost=1.0))).reconciled
+    said = advise(situation(config=config, need=need_file(30), reduction=cut("not worth it"))).reconciled
     assert "costs too much" in said
     plateau = advise(situation(config=config)).plateau.value
     assert advise(situation(config=config, need=need_file(plateau), rank=plateau)).reconciled is None
@@ -155,14 +168,25 @@ def test_every_printed_command_runs_as_printed(config, need_file, capsys, monkey
     situations = [
         situation(dim=768, heads=12), situation(dim=512, heads=4, rank=64, length=128),
         situation(config=config, need=need_file(100)), situation(config=config, need=need_file(21)),
-        situation(config=config, reduction=cut(cost=1.0)), situation(config=config, reduction=cut(cost=None)),
+        situation(config=config, reduction=cut("not worth it")),
+        situation(config=config, reduction=cut("not measured")),
     ]  # fmt: skip
+    (config / "my text.txt").write_text("Two heads of rank 32 beat many small ones. " * 40)
+    saved_byte_model(config / "my model")
+    files = ModelFiles(model=Path("my model"), texts=(Path("my text.txt"),))
+    judged = ("worth trying", "a trade", "not worth it", "not measured")
+    situations += [situation(config=config, reduction=cut(one, 0.5), files=files) for one in judged]
     said = [advise(of) for of in situations]
     commands = {one.command for advice in said for one in advice.this_model + advice.next_training} - {None}
-    assert len(commands) >= 4
+    begun = [" ".join(shlex.split(command)[:2]) for command in commands]
+    assert {one: begun.count(one) for one in begun} == {
+        "rankwise reduce": 3, "rankwise need": 1, "rankwise choose": 1, "rankwise bound": 1
+    }  # fmt: skip
     for command in sorted(commands):
         program, *arguments = shlex.split(command)
         assert program == "rankwise"
+        if arguments[0] == "choose":  # an hour of training
+            arguments.append("--dry-run")
         assert main(arguments) == 0, (command, capsys.readouterr().err)
     words = " ".join(text for advice in said for one in advice.this_model + advice.next_training
                      for text in (one.what, one.reason, one.does_not_prove))  # fmt: skip
@@ -176,7 +200,7 @@ def test_concentrated_weights_are_a_reason_to_measure(saved, tmp_path, name):
     audit_weights(open_model(saved(name))).write(file)
     of = situation(audit=read_report(file))
     narrow = replace(of, audit=replace(of.audit, energy_90=1, energy_90_random=5))
-    assert any(one.command == "rankwise reduce --help" for one in advise(narrow).this_model)
+    assert any("the weights are concentrated" in one.what for one in advise(narrow).this_model)
 
 
 def test_enough_rank_is_kept(config, need_file):

@@ -135,7 +135,7 @@ def test_what_to_do_comes_first_in_two_kinds(audited):
     headings = audited.execute_script("return [...document.querySelectorAll('#advice h3')].map(e => e.textContent)")
     assert headings[:2] == ["With this trained model", "In the next training"]
     lede = audited.execute_script("return document.querySelector('header .lede').textContent")
-    assert lede.startswith("This trained model: ")
+    assert lede.startswith("With this trained model, ")
 
 
 def test_the_explorer_and_the_spectrum_begin_with_the_model(audited):

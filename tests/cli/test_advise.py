@@ -16,7 +16,7 @@ def test_text_says_the_need_first_and_never_a_window(capsys):
         "need, isotropic data",
         "plateau 80",
         "1. Measure the need",
-        "Next: rankwise need --help",
+        "(rankwise need) before changing the rank",
         "It does not prove",
     ):
         assert expected in shown
@@ -65,3 +65,30 @@ def test_a_size_beyond_the_audited_heads_is_refused(option, capsys):
     audit = Path(__file__).parents[2] / "results" / "audit-minilm.json"
     assert main(["advise", "--audit", str(audit), option, "100"]) == 2
     assert "expected at most 32" in capsys.readouterr().err
+
+
+def test_a_reduction_is_measured_on_the_spot(capsys, tmp_path):
+    from saved_models import saved_byte_model
+
+    model, text = saved_byte_model(tmp_path / "model"), tmp_path / "text.txt"
+    text.write_text("How much rank does an attention head need, and how many heads? " * 40)
+    assert main(["advise", "--model", str(model), "--text", str(text), "--json"]) == 0
+    read = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    first = read["this_model"][0]
+    assert first["confidence"] == "measurement"
+    assert read["reduction"]["verdict"] in first["reason"]
+    assert (read["model"]["dim"], read["model"]["heads"]) == (8, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--text", "t.txt", "--dim", "8", "--heads", "2"], "expected the model to run on it too (--model DIR)"),
+        (["--model", "m", "--config", "c"], "--config: not with --model"),
+        (["--model", "m", "--text", "t", "--reduce", "r"], "or --reduce FILE, got both"),
+        (["--dim", "8", "--heads", "2", "--mask", "causal", "--window", "4"], "--window: expected --mask window"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options, message, capsys):
+    assert main(["advise", *options]) == 2
+    assert message in capsys.readouterr().err

@@ -126,3 +126,9 @@ def test_help_has_an_example(capsys):
     shown = capsys.readouterr().out
     assert "rankwise audit" in shown
     assert "--kv-heads" in shown
+
+
+@pytest.mark.parametrize("option", ["--length", "--pieces"])
+def test_an_option_about_texts_is_refused_without_texts(option, folder, capsys):
+    assert main(["audit", str(folder), option, "8"]) == 2
+    assert f"{option}: expected texts to cut into pieces (--text FILE), got none" in capsys.readouterr().err

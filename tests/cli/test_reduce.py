@@ -54,6 +54,9 @@ def test_reduce_as_json_is_strict(folder, ids, capsys):
         (["--rank", "33", "--method", "weights"], "--rank: expected 1 to 32"),
         (["--rank", "0", "--method", "weights"], "--rank"),
         (["--keep", "0.5", "--figure", "x"], "--figure: expected a frontier"),
+        (["--keep", "0.5", "--frontier", "--figure", "x.gif"], "--figure: expected a name, with .png, .svg"),
+        (["--keep", "0.5", "--method", "weights", "--pieces", "4"], "--pieces: expected texts to measure on"),
+        (["--keep", "0.5", "--method", "weights", "--calibration", "4"], "--calibration: expected texts that teach"),
         ([], "expected one of --keep"),
     ],
 )

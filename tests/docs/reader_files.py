@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from rankwise.spec import to_toml
 from report_stores import theorem_runs, write_store
-from saved_models import saved, tiny_language_model
+from saved_models import saved_byte_model
 from spec_examples import seeds_sweep
 
 ROOT = Path(__file__).parents[2]
@@ -30,10 +30,9 @@ def reader_files(directory: Path) -> Path:
     )
     text = "How much rank does an attention head need, and how many heads? "
     (directory / "FILE").write_text(text * 40)
-    model = saved(_tiny_model(), directory / "DIR")
-    _byte_tokenizer().save_pretrained(model)
+    model = saved_byte_model(directory / "DIR", DIM)
     shutil.copytree(model, directory / "all-MiniLM-L6-v2")
-    saved(_tiny_model(seed=1), directory / "TUNED")
+    saved_byte_model(directory / "TUNED", DIM, seed=1)
     config = json.loads((model / "config.json").read_text())
     (directory / "config.json").write_text(json.dumps(config))
     (directory / "grid.toml").write_text(to_toml(seeds_sweep(2)))
@@ -47,21 +46,3 @@ def reader_files(directory: Path) -> Path:
     if (ROOT / "examples").is_dir():
         (directory / "examples").symlink_to(ROOT / "examples")
     return directory
-
-
-def _tiny_model(seed=0):
-    ends = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-    return tiny_language_model(
-        "gpt2", seed=seed, vocab_size=260, n_positions=256, n_embd=DIM, n_head=2, n_layer=2, **ends
-    )
-
-
-def _byte_tokenizer():
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({letter: at for at, letter in enumerate(letters)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)

@@ -198,6 +198,21 @@ def test_documents_that_commands_wrote_are_read(tmp_path):
     assert "cached numbers per token" in page
 
 
+def test_the_first_sentence_of_a_page_says_what_to_do():
+    results = Path(__file__).parents[2] / "results"
+    need, cut = read_need(results / "need-minilm.json"), read_reduction(results / "reduce-minilm.json")
+    for content, said in (
+        (PageContent(reduction=cut), "Leave this model as it is. Measured on 256 held-out pieces"),
+        (PageContent(need=need), "It is no reason to change a trained model"),
+        (PageContent(need=read_need(results / "need-glove.json")), "Give a head that must find the nearest of 16"),
+    ):
+        page = build_page(content)
+        assert said in re.search(r"</h1>\s*<p class=.lede.>(.*?)</p>", page, re.S)[1]
+    assert block(build_page(PageContent(need=need)), "data-shape") == {
+        "dim": 384, "rank": 32, "heads": 12, "kv_heads": 12
+    }  # fmt: skip
+
+
 def test_a_need_without_what_the_page_shows_is_refused(tmp_path, capsys):
     file = tmp_path / "need.json"
     for change, said in (

@@ -1,7 +1,11 @@
 """The picture of a reduction shows every measured point."""
 
+from dataclasses import replace
+
+import pytest
+
 from rankwise.reduce.document import Reduction
-from rankwise.report.reduction import draw_frontier, frontier_rows
+from rankwise.report.reduction import draw_frontier, frontier_rows, what_to_do
 from rankwise.spec.fields import build
 from report_documents import reduction_document
 
@@ -18,3 +22,14 @@ def test_every_method_and_share_is_drawn_against_cache_and_parameters():
     assert "nats per token" in shares.get_ylabel()
     assert len(sizes.containers) == 2
     assert len(frontier_rows(report())) == 6
+
+
+@pytest.mark.parametrize(
+    ("judgement", "begins"),
+    [("worth trying", "Try the smaller"), ("a trade", "Use the smaller model only"), ("not worth it", "Leave this")],
+)
+def test_every_judgement_says_what_to_do(judgement, begins):
+    said = what_to_do(replace(report(), judgement=judgement))
+    assert said.startswith(begins)
+    assert "held-out pieces" in said
+    assert "Measured" not in what_to_do(replace(report(), judgement="not measured", texts=None))

@@ -98,9 +98,10 @@ def advise(of: Situation) -> Advice:
 def _headline(trained: Sequence[Statement], hoped: Sequence[Statement]) -> str:
     parts = []
     if trained:
-        parts.append(f"This trained model: {_decapitalised(trained[0].what)} ({trained[0].confidence}).")
+        parts.append(f"With this trained model, {_decapitalised(trained[0].what)} ({trained[0].confidence}).")
     if hoped:
-        parts.append(f"The next training: {_decapitalised(hoped[0].what)} ({hoped[0].confidence}).")
+        brief = hoped[0].what.partition(":")[0]  # what stands after it are the shapes, layer by layer
+        parts.append(f"In the next training, {_decapitalised(brief)} ({hoped[0].confidence}).")
     return " ".join(parts) or "Nothing to change follows from what is known."
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rankwise.advise.audited_layers import audited_shape, counted_layers, differing_windows, widest_mask
+from rankwise.advise.commands import ModelFiles
 from rankwise.advise.measured_need import MeasuredNeed
 from rankwise.advise.removal import TakenAway
 from rankwise.audit import LATENT_NOTE, AuditReport
@@ -62,6 +63,8 @@ class Situation:
     """What small models trained on one's own text found, None where none was given."""
     cached: bool = True
     """Whether keys and values are kept between tokens, as in models that generate; an encoder keeps none."""
+    files: ModelFiles | None = None
+    """Where the model and texts lie, for the commands that are named; None where that was not said."""
     assumed: tuple[str, ...]
     """What is assumed because it was not given, in words."""
 
@@ -97,6 +100,7 @@ def situation(
     qk_norm: bool | None = None,
     target: float | None = None,
     dtype: str = "bfloat16",
+    files: ModelFiles | None = None,
 ) -> Situation:
     """What was measured first, then the numbers given, which win; contradictions between measurements are errors."""
     measured = None if need is None else MeasuredNeed.of(need)
@@ -158,6 +162,7 @@ def situation(
         reduction=reduction,
         choice=choice,
         cached=mask != "full",
+        files=files,
         assumed=tuple(assumed),
     )
     visible_reach(made.length, mask, window)  # says now what is wrong with the mask

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby, islice
 
+from rankwise.advise.commands import choose_command, need_command
 from rankwise.advise.inputs import Situation
 from rankwise.advise.measured_need import MeasuredNeed
 from rankwise.advise.resources import FLASH_LIMIT, STEP, flash_tile, rounded_up
@@ -66,12 +67,12 @@ def _confirmed(of: Situation) -> Statement:
 def _measure_first(of: Situation, need_isotropic: int) -> Statement:
     shape = of.shape
     return Statement(
-        what="Measure the need of your data before changing the rank.",
+        what="Measure the need of your data (rankwise need) before changing the rank.",
         reason=f"Without it only the worst case is known: on isotropic data {shape.heads} heads need at least "
         f"rank {need_isotropic:,} of {shape.dim:,} for error {of.target:g}, and real keys have fewer dimensions.",
         confidence="our derivation",
         does_not_prove=f"that rank {shape.rank} is too low: the bound is silent about data that are not isotropic.",
-        command="rankwise need --help",
+        command=need_command(of.files),
     )
 
 
@@ -98,7 +99,7 @@ def _by_need(of: Situation, need: MeasuredNeed) -> Statement:
             reason=f"{measured}.",
             confidence="hypothesis",
             does_not_prove=unproved,
-            command="rankwise choose --help",
+            command=choose_command(of.files),
             shapes=_counted(changed),
         )
     if 2 * above > len(layers):
@@ -108,7 +109,7 @@ def _by_need(of: Situation, need: MeasuredNeed) -> Statement:
             reason=f"{measured}.",
             confidence="hypothesis",
             does_not_prove="that nothing else uses the rest: positions, several tasks of one head, other data.",
-            command="rankwise choose --help",
+            command=choose_command(of.files),
             shapes=_counted(changed),
         )
     return Statement(

@@ -14,13 +14,13 @@ def reconciled(of: Situation, plateau: Saturation) -> str | None:
     need, cut = of.need, of.reduction
     if need is not None and cut is not None and cut.affordable and need.rank > cut.rank:
         parts.append(
-            f"The reduction keeps {cut.kept}, at a small cost, while the need is {need.span}. Both can "
+            f"The reduction keeps {cut.kept}, and that is worth trying, while the need is {need.span}. Both can "
             f"hold: the need is that of one head that must find the nearest neighbour alone, whereas this model's "
             f"{of.shape.heads} heads were trained to share their work and to look for something of their own. For the "
             f"trained model the reduction counts; the need is a reason to try fewer, larger heads in a next training, "
             f"and no reason to doubt the cut."
         )
-    elif need is not None and cut is not None and cut.cost is not None and not cut.affordable and need.rank < cut.rank:
+    elif need is not None and cut is not None and cut.judgement == "not worth it" and need.rank < cut.rank:
         parts.append(
             f"The need is {need.span}, and yet the cut to {cut.kept} costs too much. Both can hold: these heads "
             f"were trained to use {cut.original_rank} dimensions, also for other things than finding neighbours. For "

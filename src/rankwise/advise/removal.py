@@ -1,62 +1,69 @@
-"""What advice takes from a reduction: how much of this trained model went, and what that cost on held-out text."""
+"""What advice takes from a reduction: how much of this trained model went, and how ``reduce`` judged that."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from rankwise.reduce import Reduction
 
 
 @dataclass(frozen=True, kw_only=True)
 class TakenAway:
-    """A measured cut of a trained model."""
+    """A cut of a trained model, judged by ``rankwise reduce``; advice never judges it again."""
 
     model: str
     """Name of the model that was cut."""
+    share: float
+    """Of the heads' coordinates, or of the cache, that remains."""
     kept: str
-    """What remains of the heads, in words."""
+    """The same in words."""
     rank: int
     """The same share of a head's coordinates: the rank of a head that is as much smaller."""
     original_rank: int
     """The rank of a head before the cut."""
-    cost: float | None
-    """In percent of ``unit``; None where no texts were given, so that nothing was measured."""
-    unit: str
-    """What users notice: perplexity or nearest neighbours."""
-    tolerance: float
-    """The largest cost that counts as small."""
+    judgement: str
+    """``worth trying``, ``a trade``, ``not worth it`` or, without texts, ``not measured``."""
+    verdict: str
+    """What is saved and what it costs, the sentence that ends with the judgement."""
     texts: str
     """What it was measured on, in words."""
     weights: tuple[int, int]
     """Attention weights before and after."""
     cache: tuple[int, int]
     """Cached numbers per token before and after; zero in an encoder."""
+    others: str = ""
+    """Other cuts of the same model and their judgements, in words."""
 
     @property
     def affordable(self) -> bool:
-        """Whether the cost was measured and is within the tolerance."""
-        return self.cost is not None and self.cost <= self.tolerance
-
-
-DEFAULT_TOLERANCE = 5.0
-"""Percent of perplexity, or of nearest neighbours: the limit of the verdict of ``rankwise reduce``."""
+        """Whether it was measured and is worth trying."""
+        return self.judgement == "worth trying"
 
 
 def taken_away(report: Reduction) -> TakenAway:
     """From the report of a reduction."""
     share = report.kept_coordinates.after / report.kept_coordinates.before
     what = "cache of keys and values, as one latent per layer" if report.cache_numbers.before else "heads' coordinates"
-    texts, cost = report.texts, report.cost
+    texts = report.texts
     weights, cache = report.attention_parameters, report.cache_numbers
     return TakenAway(
         model=report.model,
+        share=share,
         kept=f"{share:.0%} of the {what}",
         rank=round(share * report.head_rank),
         original_rank=report.head_rank,
-        cost=None if cost is None else cost.noticed_percent,
-        unit=report.noticed_unit,
-        tolerance=DEFAULT_TOLERANCE if report.tolerance is None else report.tolerance,
+        judgement=report.judgement,
+        verdict=report.verdict,
         texts="" if texts is None else f"{texts.evaluation} held-out pieces of {texts.tokens} tokens",
         weights=(int(weights.before), int(weights.after)),
         cache=(int(cache.before), int(cache.after)),
     )
+
+
+def best_cut(cuts: Sequence[TakenAway]) -> TakenAway:
+    """The smallest that is worth trying, else the most careful one; ``others`` names the rest."""
+    worth = [cut for cut in cuts if cut.affordable]
+    best = min(worth, key=lambda cut: cut.share) if worth else max(cuts, key=lambda cut: cut.share)
+    rest = [f"{cut.share:.0%}: {cut.judgement}" for cut in cuts if cut is not best]
+    return replace(best, others="; ".join(rest))

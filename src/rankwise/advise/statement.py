@@ -7,7 +7,7 @@ from typing import Literal
 
 from rankwise.shapes import ModelShape
 
-Confidence = Literal["theorem", "our derivation", "heuristic", "hypothesis", "measurement"]
+Confidence = Literal["theorem", "our derivation", "heuristic", "hypothesis", "measurement", "not measured"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +17,8 @@ class Statement:
     what: str
     reason: str
     confidence: Confidence
-    """``measurement`` only where the very change was tried; a shape that nobody has trained is a ``hypothesis``."""
+    """``measurement`` only where the very change was tried; a shape that nobody has trained is a ``hypothesis``, and
+    ``not measured`` is said where nothing is known either way."""
     does_not_prove: str
     command: str | None = None
     """A command that runs as it stands, and says or does the next step."""

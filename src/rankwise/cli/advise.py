@@ -6,20 +6,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rankwise.cli.output import console, print_json, short
+from rankwise.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rankwise.advise import Advice, Resources, Statement
+    from rankwise.advise import Advice, Resources, Statement, TakenAway
+    from rankwise.audit import AuditReport
 
 
 def advise(
     *,
+    model: Path | None = None,
+    text: tuple[Path, ...] = (),
     config: str | None = None,
     download: bool = False,
     audit: Path | None = None,
     need: Path | None = None,
-    reduce: Path | None = None,
+    reduce: tuple[Path, ...] = (),
     choose: Path | None = None,
     dim: int | None = None,
     heads: int | None = None,
@@ -40,16 +44,21 @@ def advise(
     Each statement says its reason, how sure it is (theorem, our derivation, heuristic, hypothesis, measurement) and
     what it does not prove. Numbers given here win over those of the files.
 
+    Example: rankwise advise --model DIR --text book.txt
+
     Example: rankwise advise --audit audit.json --need need.json --reduce reduction.json
 
     Example: rankwise advise --dim 768 --heads 12 --length 1024
 
     Args:
+        model: A folder or .gguf file, audited here (seconds) unless --audit is given.
+        text: With --model: texts on which it is measured here (minutes) what the model loses with half of its cache
+            or of its heads' coordinates, and with three quarters where half is too little.
         config: A Hugging Face config.json, the folder that holds it, or a name on the hub.
         download: Fetch the config from the Hugging Face hub if it is no path: owner/name or hf://owner/name.
         audit: What rankwise audit wrote with -o.
         need: What rankwise need wrote with -o; without it the need is that of isotropic data, the worst case.
-        reduce: What rankwise reduce printed with --json; the only source of what this trained model can lose.
+        reduce: What rankwise reduce printed with --json, instead of --text; of several files the best cut counts.
         choose: What rankwise choose wrote with -o: the best shape of small models trained on your text.
         dim: Model dimension.
         heads: Query heads of a layer.
@@ -65,7 +74,7 @@ def advise(
         dtype: Type of cached keys and values.
         json: Print one JSON object instead of text.
     """
-    from rankwise.advise import advice_document, situation, taken_away
+    from rankwise.advise import ModelFiles, advice_document, best_cut, situation, taken_away
     from rankwise.advise import advise as advise_about
     from rankwise.audit import read_report
     from rankwise.choose import read_choice
@@ -73,22 +82,70 @@ def advise(
     from rankwise.need import read_need
     from rankwise.reduce import read_reduction
 
+    if model is None and text:
+        raise InvalidInputError("--text: expected the model to run on it too (--model DIR), got none")
+    if model is not None and config is not None:
+        raise InvalidInputError("--config: not with --model, which has its own")
+    if window is not None and mask not in (None, "window"):
+        raise InvalidInputError(f"--window: expected --mask window with it, got --mask {mask}")
+    if text and reduce:
+        raise InvalidInputError("expected --text, to measure a reduction here, or --reduce FILE, got both")
+    audited = None if audit is None else read_report(audit)
+    cuts = [taken_away(read_reduction(file)) for file in reduce]
+    if model is not None:
+        audited = audited or _audited(model)
+        cuts += _cuts_here(model, text) if text else []
     advice = advise_about(
         situation(
             config=None if config is None else local_model(config, download=download, config_only=True),
-            audit=None if audit is None else read_report(audit),
+            audit=audited,
             need=None if need is None else read_need(need),
-            reduction=None if reduce is None else taken_away(read_reduction(reduce)),
+            reduction=best_cut(cuts) if cuts else None,
             choice=None if choose is None else read_choice(choose),
             dim=dim, heads=heads, kv_heads=kv_heads, rank=rank,
             value_rank=value_rank, layers=layers, length=length, mask=mask, window=window, qk_norm=qk_norm,
-            target=target, dtype=dtype,
+            target=target, dtype=dtype, files=None if model is None else ModelFiles(model=model, texts=text),
         )
     )  # fmt: skip
     if json:
         print_json(advice_document(advice))
     else:
         print_advice(advice)
+
+
+_SHARES = (0.5, 0.75)
+"""What is kept in turn, until a cut is worth trying."""
+
+
+def _audited(model: Path) -> AuditReport:
+    from rankwise.audit import audit_weights
+    from rankwise.cli.progress import shown_progress
+    from rankwise.models import open_model, place
+
+    source = open_model(str(model))
+    with shown_progress() as progress:
+        return audit_weights(source, place(source), progress=progress)
+
+
+def _cuts_here(model: Path, text: tuple[Path, ...]) -> list[TakenAway]:
+    """Measured on the texts, the boldest cut first; none after one that is worth trying."""
+    from rankwise.advise import taken_away
+    from rankwise.cli.progress import shown_progress
+    from rankwise.cli.reduce import divided, pieces_to_run
+    from rankwise.models import RunningModel
+    from rankwise.reduce import ReductionOptions, Texts, reduce_model
+
+    def read_texts(running: RunningModel) -> Texts:
+        return divided(pieces_to_run(running, text, None, None, length=512, limit=48), None, 0, choosing=False)
+
+    found: list[TakenAway] = []
+    for keep in _SHARES:
+        with shown_progress() as progress:
+            report = reduce_model(model, ReductionOptions(keep=keep, context=0), read_texts, progress=progress)
+        found.append(taken_away(report))
+        if found[-1].affordable:
+            break
+    return found
 
 
 def print_advice(advice: Advice) -> None:

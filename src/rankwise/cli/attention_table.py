@@ -9,21 +9,25 @@ from rich.table import Table
 from rich.text import Text
 
 from rankwise.audit import AttentionOfHead, AttentionOfLayer, AttentionReport
-from rankwise.cli.output import console
+from rankwise.cli.output import console, print_line
 from rankwise.cli.sanity_lines import print_sanity
 
 _NAMED = 3
+_ROOMY = 120  # columns of a terminal
 
 
 def print_attention(attention: AttentionReport) -> None:
     """A headline, a row per layer, the heads to look at, what the columns mean."""
     out = console()
-    out.print(Text(""))
+    print_line("")
     for line in _headline(attention):
-        out.print(Text(line), style="bold", soft_wrap=True)
-    out.print(_table(attention))
+        print_line(line, bold=True)
+    roomy = out.width >= _ROOMY
+    out.print(_table(attention, roomy))
+    if not roomy:
+        print_line("A wider terminal shows random heads, ranks without the sink and of logits too.")
     for line in _details(attention):
-        out.print(Text(line), soft_wrap=True)
+        print_line(line)
     print_sanity(attention.sanity)
 
 
@@ -47,18 +51,19 @@ def _headline(attention: AttentionReport) -> Iterator[str]:
     )
 
 
-def _table(attention: AttentionReport) -> Table:
+def _table(attention: AttentionReport, roomy: bool) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    columns = ("layer", "mask", "hardmax rank\nmean (least - most)", "barrier", "random\nhead", "no sink\nmean",
-               "effective\nrank", "logits\n90 %", "entropy\nof most", "sink\nshare", "fixed\npattern")  # fmt: skip
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="left" if place < 2 else "right", no_wrap=True)
-    for layer in attention.layers:
-        table.add_row(*(Text(cell) for cell in _cells(layer)))
+    rows = [dict(_cells(layer, roomy)) for layer in attention.layers]
+    for name in rows[0]:
+        table.add_column(name, justify="left" if name in ("layer", "mask") else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row.values()))
     return table
 
 
-def _cells(layer: AttentionOfLayer) -> Iterator[str]:
+def _cells(layer: AttentionOfLayer, roomy: bool) -> Iterator[tuple[str, str]]:
+    """Names of columns and what stands there."""
+
     def values(name: str) -> list[float]:
         return [head.mean[name] for head in layer.heads if name in head.mean]
 
@@ -67,18 +72,19 @@ def _cells(layer: AttentionOfLayer) -> Iterator[str]:
         return form.format(statistics.mean(found)) if found else "-"
 
     ranks, baseline = values("hardmax_rank"), layer.baseline
-    yield f"{layer.index}{' cross' * layer.cross_attention}"
-    yield layer.mask if layer.window is None else f"{layer.mask} {layer.window}"
-    yield f"{statistics.mean(ranks):.1f} ({min(ranks):.0f} - {max(ranks):.0f})"
-    yield f"{baseline.barrier:.1f}"
-    yield "-" if baseline.random_head is None else f"{baseline.random_head:.1f}"
-    yield mean("hardmax_rank_without_sink")
-    yield mean("effective_rank")
-    yield mean("logits_energy_90")
-    yield f"{statistics.mean(values('entropy')) / max(baseline.uniform_entropy, 1e-9):.0%}"
-    yield mean("sink_share", "{:.0%}")
+    yield "layer", f"{layer.index}{' cross' * layer.cross_attention}"
+    yield "mask", layer.mask if layer.window is None else f"{layer.mask} {layer.window}"
+    yield "hardmax rank\nmean (least - most)", f"{statistics.mean(ranks):.1f} ({min(ranks):.0f} - {max(ranks):.0f})"
+    yield "barrier", f"{baseline.barrier:.1f}"
+    if roomy:
+        yield "random\nhead", "-" if baseline.random_head is None else f"{baseline.random_head:.1f}"
+        yield "no sink\nmean", mean("hardmax_rank_without_sink")
+        yield "effective\nrank", mean("effective_rank")
+        yield "logits\n90 %", mean("logits_energy_90")
+    yield "entropy\nof most", f"{statistics.mean(values('entropy')) / max(baseline.uniform_entropy, 1e-9):.0%}"
+    yield "sink\nshare", mean("sink_share", "{:.0%}")
     fixed = [head.fixed_share for head in layer.heads if head.fixed_share is not None]
-    yield f"{statistics.mean(fixed):.0%}" if fixed else "-"
+    yield "fixed\npattern", f"{statistics.mean(fixed):.0%}" if fixed else "-"
 
 
 def _details(attention: AttentionReport) -> Iterator[str]:
@@ -95,8 +101,8 @@ def _details(attention: AttentionReport) -> Iterator[str]:
         "Hardmax rank: distinct keys that are some row's favourite. Barrier: its mean if rows pick at random among the "
         "keys they see (.632 n full, .5 n causal); random head: independent Gaussian queries and keys of this head "
         "dimension. No sink: without the first column. Logits 90 %: components that hold 90 % of the squared logits. "
-        "Entropy: of the largest possible. Fixed pattern: the share of attention's deviation from uniform that is the "
-        "same in every text; the rest depends on content."
+        "Entropy: of the largest possible. Sink share: of all attention, what goes to the first token. Fixed pattern: "
+        "the share of attention's deviation from uniform that is the same in every text; the rest depends on content."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from rankwise.cli.output import print_json, require_target
+from rankwise.cli.output import print_json, print_line, require_target
 from rankwise.cli.progress import shown_progress
 from rankwise.errors import InvalidInputError, require_int
 
@@ -39,7 +40,7 @@ def audit(
     text: tuple[Path, ...] = (),
     tokens: Path | None = None,
     length: int | None = None,
-    pieces: int = 8,
+    pieces: int | None = None,
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o", "--out"])] = None,
     page: Path | None = None,
     open: bool = False,
@@ -82,7 +83,7 @@ def audit(
         text: Text files to run the model on, UTF-8; MODEL must be a folder, a .gguf file, or come by --download.
         tokens: Token ids to run it on instead: JSON, or .npy.
         length: Tokens of a piece of text; 256 if not given.
-        pieces: How many pieces of text at most.
+        pieces: How many pieces of text at most; 8 if not given.
         output: Also write the report as JSON to this file, for advise and reduce.
         page: The page to look at; its path is the last line (default: named after -o, else audit.html).
         open: Open the page in the browser.
@@ -106,6 +107,9 @@ def audit(
         return
     source = open_model(model, config=config, download=download)
     runs = bool(text) or tokens is not None
+    for option, value in {"--length": length, "--pieces": pieces}.items():
+        if value is not None and not runs:
+            raise InvalidInputError(f"{option}: expected texts to cut into pieces (--text FILE), got none")
     try:
         placement = place(source, names)  # mistakes are told before torch is loaded
     except InvalidInputError as error:
@@ -129,6 +133,7 @@ def audit(
     if json:
         print_json(report.to_json())
         return
+    from rankwise.advise import ModelFiles
     from rankwise.cli.audit_table import print_report
 
     print_report(report)
@@ -136,7 +141,10 @@ def audit(
         from rankwise.cli.attention_table import print_attention
 
         print_attention(report.attention)
-    if (written := write_page_of(page_place, audit=report)) is not None:
+    if report.layers:
+        print_line(_what_next(model, text), bold=True)
+    files = ModelFiles(model=Path(model), texts=text)
+    if (written := write_page_of(page_place, audit=report, files=files)) is not None:
         say_page(written, open=open)
 
 
@@ -167,17 +175,26 @@ def _compare(
         say_page(written, open=open)
 
 
+def _what_next(model: str, text: tuple[Path, ...]) -> str:
+    """Weights bound what a head can do; only a cut that is measured says what can go."""
+    known = "What to do: nothing yet. Weights alone do not say what can be taken away;"
+    if text:
+        command = shlex.join(["rankwise", "advise", "--model", model, "--text", *map(str, text)])
+        return f"{known} measure it: {command}"
+    return f"{known} rankwise advise with --model and a --text of yours measures it."
+
+
 def _ready_to_run(
-    model: Path, text: tuple[Path, ...], tokens: Path | None, length: int | None, pieces: int
+    model: Path, text: tuple[Path, ...], tokens: Path | None, length: int | None, pieces: int | None
 ) -> Callable[[], AttentionReport]:
     """Loads the model and reads its texts, where mistakes show; what it gives runs them."""
     from rankwise.audit import attention_report, measure_attention
     from rankwise.cli.reading_texts import read_pieces
     from rankwise.models import load_running, run_sanity
 
-    require_int("--pieces", pieces, minimum=1)
+    limit = 8 if pieces is None else require_int("--pieces", pieces, minimum=1)
     running = load_running(model)
-    read = read_pieces(running, text, tokens, length=length, limit=pieces)
+    read = read_pieces(running, text, tokens, length=length, limit=limit)
 
     def run() -> AttentionReport:
         with shown_progress() as report:

@@ -9,9 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from rankwise.audit import NEAR, AuditReport, HeadReport, JointSpectrum, LayerReport, not_identifiable
-from rankwise.cli.output import console
+from rankwise.cli.output import console, print_line
 
 _NAMED = 3
+_ROOMY = 120  # columns of a terminal
 _TOKENS_PER_NUMBER = 4
 """Of fewer, a spectrum of samples is visibly narrower than that of what they are drawn from."""
 
@@ -21,13 +22,15 @@ def print_report(report: AuditReport) -> None:
     out = console()
     if not report.layers:  # a model of no known layout that was only run
         for item in report.not_audited:
-            out.print(Text(f"{report.model}: {item.what} not audited: {item.reason}"), soft_wrap=True)
+            print_line(f"{report.model}: {item.what} not audited: {item.reason}")
         return
     for line in headline(report):
-        out.print(Text(line), style="bold", soft_wrap=True)
-    out.print(_layers_table(report))
+        print_line(line, bold=True)
+    roomy = out.width >= _ROOMY
+    out.print(_layers_table(report, roomy))
+    print_line(_COLUMNS if roomy else f"{_COLUMNS} A wider terminal shows masks, ranges over heads and OV too.")
     for line in _details(report):
-        out.print(Text(line), soft_wrap=True)
+        print_line(line)
 
 
 def headline(report: AuditReport) -> Iterator[str]:
@@ -48,37 +51,49 @@ def _redundant(report: AuditReport, form: str) -> int:
     return sum(pair.redundant and pair.form == form for layer in report.layers for pair in layer.overlaps)
 
 
-def _layers_table(report: AuditReport) -> Table:
+_COLUMNS = (
+    "QK: the form of scores, OV: that of outputs. Effective rank: exp of the entropy of the singular values, mean over "
+    "heads; random: that of independent Gaussian weights of the same shapes behind the same norms. 90 % energy: "
+    "directions that hold 90 % of the squared singular values. Below chance: heads below where all heads of a random "
+    "model would lie. Overlapping: pairs of heads with more than half of their main subspaces in common."
+)
+
+
+def _layers_table(report: AuditReport, roomy: bool) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    columns = ("layer", "heads", "rank", "mask", "QK effective\nmean (least - most)", "random", "QK 90 %\nenergy",
-               "below\nchance", "OV effective\nmean (least - most)", "random", "overlapping\nQK, OV")  # fmt: skip
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="left" if place in (0, 3) else "right", no_wrap=True)
-    for layer in report.layers:
-        table.add_row(*(Text(cell) for cell in _cells(layer)))
+    rows = [dict(_cells(layer, roomy)) for layer in report.layers]
+    for name in rows[0]:
+        table.add_column(name, justify="left" if name in ("layer", "mask") else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row.values()))
     return table
 
 
-def _cells(layer: LayerReport) -> Iterator[str]:
+def _cells(layer: LayerReport, roomy: bool) -> Iterator[tuple[str, str]]:
+    """Names of columns and what stands there."""
     heads = layer.head_reports
-    yield layer.name
-    yield str(layer.heads) if layer.kv_heads == layer.heads else f"{layer.heads}/{layer.kv_heads}"
-    yield str(layer.rank) if layer.rank == layer.value_rank else f"{layer.rank}, {layer.value_rank}"
-    yield layer.mask if layer.window is None else f"{layer.mask} {layer.window}"
-    yield _range([head.qk.effective for head in heads])
-    yield f"{layer.qk_baseline.effective.mean:.1f}"
-    yield f"{statistics.mean(head.qk.energy_90 for head in heads):.1f}"
-    yield str(sum(head.qk.effective < layer.qk_baseline.effective.low for head in heads))
-    yield _range([head.ov.effective for head in heads if head.ov is not None])
-    yield "-" if layer.ov_baseline is None else f"{layer.ov_baseline.effective.mean:.1f}"
+    yield "layer", layer.name
+    yield "heads", str(layer.heads) if layer.kv_heads == layer.heads else f"{layer.heads}/{layer.kv_heads}"
+    yield "rank", str(layer.rank) if layer.rank == layer.value_rank else f"{layer.rank}, {layer.value_rank}"
+    if roomy:
+        yield "mask", layer.mask if layer.window is None else f"{layer.mask} {layer.window}"
+    yield _effective("QK", [head.qk.effective for head in heads], roomy)
+    yield "QK\nrandom", f"{layer.qk_baseline.effective.mean:.1f}"
+    yield "QK 90 %\nenergy", f"{statistics.mean(head.qk.energy_90 for head in heads):.1f}"
+    yield "below\nchance", str(sum(head.qk.effective < layer.qk_baseline.effective.low for head in heads))
+    if roomy:
+        yield _effective("OV", [head.ov.effective for head in heads if head.ov is not None], roomy)
+        yield "OV\nrandom", "-" if layer.ov_baseline is None else f"{layer.ov_baseline.effective.mean:.1f}"
     counts = (sum(pair.redundant and pair.form == form for pair in layer.overlaps) for form in ("QK", "OV"))
-    yield ", ".join(map(str, counts))
+    yield "overlapping\nQK, OV", ", ".join(map(str, counts))
 
 
-def _range(values: list[float]) -> str:
+def _effective(form: str, values: list[float], roomy: bool) -> tuple[str, str]:
+    name = f"{form} effective\nmean (least - most)" if roomy else f"{form}\neffective"
     if not values:
-        return "-"
-    return f"{statistics.mean(values):.1f} ({min(values):.1f} - {max(values):.1f})"
+        return name, "-"
+    mean = f"{statistics.mean(values):.1f}"
+    return name, f"{mean} ({min(values):.1f} - {max(values):.1f})" if roomy else mean
 
 
 def _details(report: AuditReport) -> Iterator[str]:
@@ -110,11 +125,6 @@ def _details(report: AuditReport) -> Iterator[str]:
         yield f"Note: {note}."
     for item in report.not_audited:
         yield f"Not audited: {item.what}: {item.reason}."
-    yield (
-        "Effective rank: exp of the entropy of the singular values. Random: independent Gaussian weights of the same "
-        "shapes behind the same norms. Below chance: below where all heads of a random model would lie. Weights bound "
-        "what a head can do; what it does on data is another question."
-    )
 
 
 def _head(layer: LayerReport, head: HeadReport) -> str:
@@ -133,7 +143,7 @@ def _closest(report: AuditReport) -> Iterator[str]:
         yield (
             f"Closest in {form}: {layer.name} heads {pair.heads[0]} and {pair.heads[1]}: {sides[0]} side "
             f"{pair.left:.2f} (chance {pair.left_random:.2f}), {sides[1]} side {pair.right:.2f} "
-            f"(chance {pair.right_random:.2f}); called overlapping when both exceed .50 and chance."
+            f"(chance {pair.right_random:.2f}) of 1; overlapping when both exceed .50 and chance."
         )
 
 

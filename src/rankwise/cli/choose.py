@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from rankwise.cli.output import console, print_json, require_target
+from rankwise.cli.output import console, print_json, require_figure_name, require_target
 from rankwise.errors import InvalidInputError, require_int
 from rankwise.sweep import Where
 
@@ -77,8 +77,8 @@ def choose(
     for option, file in (("-o", output), ("--figure", figure), ("--page", None if json else place)):
         if file is not None and not dry_run:
             require_target(option, file)
-    if figure is not None and figure.suffix.lower() not in ("", ".png", ".svg"):
-        raise InvalidInputError(f"--figure: expected a name, with .png, .svg or no ending, got {figure}")
+    if figure is not None:
+        require_figure_name(figure)
     data = None if text is None else str(text)
     task = TextSpec(context=small.context, sha256=read_corpus(data).sha256, path=data)
     planned = [run for budget in budgets for run in planned_runs(budget, small, task)]

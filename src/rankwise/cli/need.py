@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from rankwise.cli.output import console, print_json, require_target
+from rankwise.cli.output import console, print_json, print_line, require_target
 from rankwise.cli.progress import shown_progress
 from rankwise.cli.sanity_lines import print_sanity
 from rankwise.errors import InvalidInputError, require_int
@@ -122,8 +123,21 @@ def need(
         print_json(report.to_json())
         return
     print_need(report, figure)
+    print_line(_what_next(report, model, text, output), bold=True)
     if (written := write_page_of(place, need=report)) is not None:
         say_page(written, open=open)
+
+
+def _what_next(report: NeedReport, model: str | None, text: tuple[Path, ...], output: Path | None) -> str:
+    worst = report.most_demanding
+    if model is None:
+        return (
+            f"What to do: give a head that must find the nearest of {worst.candidates} such vectors rank "
+            f"{worst.need_high}, the upper end of the interval; measured on held-out vectors."
+        )
+    measured = [] if output is None else ["--need", str(output)]
+    command = shlex.join(["rankwise", "advise", "--model", model, "--text", *map(str, text), *measured])
+    return f"What to do: change nothing by the need alone; measure what smaller heads would cost: {command}"
 
 
 def _of_vectors(
@@ -197,8 +211,9 @@ def print_need(report: NeedReport, figure: Path | None = None) -> None:
         least = min(measurements, key=lambda one: one.need)
         out.print(
             Text(
-                f"Most demanding: {worst.name} ({worst.need}); least: {least.name} ({least.need}). SVD, PCA, random: "
-                "the need by such forms alone; isotropic: if all directions were equally likely."
+                f"Least demanding: {_short(least.name)} ({least.need}). SVD, PCA, random: the need by such forms; "
+                "isotropic: if all directions were equally likely; participation ratio: how many directions the "
+                "covariance has, if all counted the same."
             )
         )
     _print_heads(measurements)
@@ -212,10 +227,10 @@ def print_need(report: NeedReport, figure: Path | None = None) -> None:
 
 def headline(one: NeedMeasurement, settings: NeedAsked, count: int) -> str:
     """The need, its interval and the target."""
-    where = "" if count == 1 else f" at most, over {count} blocks"
+    where = "" if count == 1 else f" in {_short(one.name)}, the most demanding of {count} blocks"
     return (
         f"Need: rank {one.need} of {one.dim}{where} "
-        f"(95 %: {one.need_low} to {one.need_high}) for error {settings.target:g} among {one.candidates} keys"
+        f"(95 %: {one.need_low} to {one.need_high}), for error {settings.target:g} among {one.candidates} keys"
     )
 
 
@@ -304,7 +319,7 @@ def _print_heads(measurements: Sequence[NeedMeasurement]) -> None:
 
     out = console()
     table = Table("block", "rank", "top key", f"top {SEVERAL}", "attention", "least-most")
-    table.title = "What the heads' own choices need: mean rank over the heads of a block"
+    table.title = "What the heads' own choices need, mean over a block's heads"
     for one in shown:
         means = (sum(getattr(head, what) for head in one.heads) / len(one.heads) for what in _CRITERIA)
         needs = [head.attention for head in one.heads]
@@ -322,7 +337,8 @@ def _print_heads(measurements: Sequence[NeedMeasurement]) -> None:
         Text(
             f"Smallest rank at which {TARGET:.0%} of the most attended keys change at most (top key; top {SEVERAL}), "
             f"or attention moves by {TARGET:g} in total variation; the first key is set apart. Least-most: of "
-            "attention, over heads. Heads cut to such ranks still attend alike; what the model loses is for reduce."
+            "attention, over heads. Heads cut to such ranks still attend alike; what the model loses does not follow "
+            "from it, and is measured by reduce."
         )
     )
 

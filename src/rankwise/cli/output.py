@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from rankwise.errors import InvalidInputError
 from rankwise.whole_file import require_replaceable
@@ -45,6 +46,12 @@ def console() -> Console:
     return Console(highlight=False, force_terminal=False, force_jupyter=False, color_system=None, width=_WIDE)
 
 
+def print_line(words: str, *, bold: bool = False) -> None:
+    """A paragraph: at the words where a terminal is narrow, in one line where something else reads it."""
+    out = console()
+    out.print(Text(words), style="bold" if bold else None, soft_wrap=not out.is_terminal)
+
+
 def printed(show: Callable[[], None]) -> str:
     """What ``show`` prints, as plain text also where colours are forced and stdout is a notebook's."""
     text, before = io.StringIO(), _CAPTURED.set(True)
@@ -70,6 +77,12 @@ def require_target(option: str, path: Path, *, folder: bool = False) -> None:
         raise InvalidInputError(f"{option}: expected a place for {path}, got the file {place} on the way")
     if not os.access(place, os.W_OK):
         raise InvalidInputError(f"{option}: expected a place that can be written, got {place}")
+
+
+def require_figure_name(figure: Path) -> None:
+    """Refuse an ending that is not drawn, where a figure is written as .png and .svg."""
+    if figure.suffix.lower() not in ("", ".png", ".svg"):
+        raise InvalidInputError(f"--figure: expected a name, with .png, .svg or no ending, got {figure}")
 
 
 def short(number: float) -> str:

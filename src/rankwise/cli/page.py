@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rankwise.errors import InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
+    from rankwise.advise import ModelFiles
     from rankwise.audit import AuditReport, Comparison
     from rankwise.choose import Choice
     from rankwise.need import NeedReport
@@ -32,6 +33,7 @@ def write_page_of(
     need: NeedReport | None = None,
     choice: Choice | None = None,
     comparison: Comparison | None = None,
+    files: ModelFiles | None = None,
 ) -> Path | None:
     """The page of what a command has just measured; None, with a word on stderr, without the extra."""
     from rankwise.report import require_page, write_page
@@ -41,7 +43,8 @@ def write_page_of(
     except MissingExtraError as error:
         print(f"rankwise: no page: {error}", file=sys.stderr)
         return None
-    return write_page(page_content(audit=audit, need=need, choice=choice, comparison=comparison), path)
+    content = page_content(audit=audit, need=need, choice=choice, comparison=comparison, files=files)
+    return write_page(content, path)
 
 
 def page_content(
@@ -53,8 +56,12 @@ def page_content(
     choice: Choice | None = None,
     comparison: Comparison | None = None,
     watch: WatchReport | None = None,
+    files: ModelFiles | None = None,
 ) -> PageContent:
-    """All that is given; advice is made where there is an audit."""
+    """All that is given; advice is made where there is an audit.
+
+    - ``files``: where the audited model and its texts lie, for the commands that the advice names.
+    """
     from rankwise.report import PageContent
 
     data = None
@@ -63,7 +70,7 @@ def page_content(
         from rankwise.tasks import levels_of
 
         data = read_store_data(store, levels_of)
-    advice = None if audit is None else _advice(audit, need, reduction, choice)
+    advice = None if audit is None else _advice(audit, need, reduction, choice, files)
     return PageContent(
         store=data,
         audit=audit,
@@ -77,13 +84,17 @@ def page_content(
 
 
 def _advice(
-    audit: AuditReport, need: NeedReport | None, reduction: Reduction | None, choice: Choice | None
+    audit: AuditReport,
+    need: NeedReport | None,
+    reduction: Reduction | None,
+    choice: Choice | None,
+    files: ModelFiles | None,
 ) -> dict[str, Any]:
     from rankwise.advise import advice_document, advise, situation, taken_away
 
     cut = None if reduction is None else taken_away(reduction)
     try:
-        return advice_document(advise(situation(audit=audit, need=need, reduction=cut, choice=choice)))
+        return advice_document(advise(situation(audit=audit, need=need, reduction=cut, choice=choice, files=files)))
     except InvalidInputError as error:  # layers of several shapes, or vectors of another dimension than the model's
         return {"refused": str(error)}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from rankwise.cli.output import print_json, require_target
+from rankwise.cli.output import print_json, require_figure_name, require_target
 from rankwise.errors import InvalidInputError, require_int
 
 if TYPE_CHECKING:
@@ -102,11 +102,16 @@ def reduce(
     given = bool(text) or tokens is not None or records is not None
     if calibrate and not given:
         raise InvalidInputError("--calibrate: expected texts to measure on too (--text FILE), got none")
+    changed = {"--length": length != 512, "--pieces": pieces != 48, "--every": every != 1, "--frontier": frontier}
+    for option in (option for option, asked in changed.items() if asked and not given):
+        raise InvalidInputError(f"{option}: expected texts to measure on (--text FILE), got none")
+    if calibration != 16 and not calibrate:
+        raise InvalidInputError("--calibration: expected texts that teach (--calibrate FILE), got none")
     place = local_model(model, download=download)
     with shown_progress() as progress:
         report = reduce_model(place, options, read_texts if given else None, out=out, progress=progress)
     if figure is not None:
-        _draw(report, figure)
+        _draw(report, figure.with_suffix(""))
     if json:
         print_json(report.to_json())
     else:
@@ -124,6 +129,7 @@ def _require_targets(figure: Path | None, page: Path | None, frontier: bool) -> 
     if figure is not None:
         if not frontier:
             raise InvalidInputError("--figure: expected a frontier to draw (--frontier), got none")
+        require_figure_name(figure)
         require_target("--figure", figure.with_suffix(".png"))
         from rankwise.report import require_drawing
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankwise.cli.output import console, short
+from rankwise.cli.output import console, print_line, short
 from rankwise.cli.sanity_lines import print_sanity
 
 if TYPE_CHECKING:
@@ -17,11 +17,13 @@ def print_reduction(report: Reduction, out_folder: Path | None) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from rankwise.report import what_to_do
+
     out = console()
-    out.print(Text(f"{report.model}: {report.verdict}"), style="bold", soft_wrap=True)
+    print_line(f"{report.model}: {report.verdict}", bold=True)
     print_sanity(report.sanity)
     for line in report.warnings:
-        out.print(Text(f"Warning: {line}."), style="bold", soft_wrap=True)
+        print_line(f"Warning: {line}.", bold=True)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("")
     for name in ("original", "reduced", "kept"):
@@ -33,7 +35,8 @@ def print_reduction(report: Reduction, out_folder: Path | None) -> None:
     if report.frontier:
         out.print(_frontier_table(report))
     for line in _details(report, out_folder):
-        out.print(Text(line), soft_wrap=True)
+        print_line(line)
+    print_line(f"What to do: {what_to_do(report)}", bold=True)
 
 
 def _number(value: float) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
-from rankwise.cli.output import console
+from rankwise.cli.output import print_line
 
 if TYPE_CHECKING:
     from rankwise.models import RunSanity
@@ -16,7 +14,6 @@ def print_sanity(sanity: RunSanity | None) -> None:
     """A line of numbers, and a line for each doubt; nothing where no model was run."""
     if sanity is None:
         return
-    out = console()
-    out.print(Text(f"The run: {sanity.sentence()}."), soft_wrap=True)
+    print_line(f"The run: {sanity.sentence()}.")
     for warning in sanity.warnings():
-        out.print(Text(f"Warning: {warning}."), style="bold", soft_wrap=True)
+        print_line(f"Warning: {warning}.", bold=True)

@@ -26,4 +26,5 @@ from .panels import smooth as smooth
 from .reduction import draw_frontier as draw_frontier
 from .reduction import draw_kept as draw_kept
 from .reduction import frontier_rows as frontier_rows
+from .reduction import what_to_do as what_to_do
 from .store_data import read_store_data as read_store_data

@@ -23,6 +23,7 @@ from rankwise.errors import InvalidInputError, MissingExtraError
 from rankwise.need import NeedReport
 from rankwise.reduce import Reduction
 from rankwise.report.headline import Figure, best, refutations, trade_offs
+from rankwise.report.reduction import what_to_do
 from rankwise.report.store_data import StoreData
 from rankwise.watch import WatchReport
 from rankwise.whole_file import write_whole
@@ -72,8 +73,8 @@ def build_page(content: PageContent) -> str:
         blocks["data-audit"] = content.audit.to_json()
     if content.need is not None:
         blocks["data-need"] = content.need.to_json()
-    if content.advice is not None and "model" in content.advice:
-        blocks["data-shape"] = content.advice["model"] | content.advice["use"]
+    if shape := _shape(content):
+        blocks["data-shape"] = shape
     if content.choice is not None:
         blocks["data-choice"] = content.choice.to_json()
     if content.comparison is not None:
@@ -104,13 +105,25 @@ def build_page(content: PageContent) -> str:
             comparison=content.comparison,
             watch=content.watch,
             not_proved=NOT_PROVED,
-            reduction_rows=[] if content.reduction is None else content.reduction.changes(),
+            reduction_rows=[] if content.reduction is None else _changes(content.reduction),
             advice=content.advice,
             until=_day(store.until) if store is not None else None,
             units=list(dict.fromkeys(setting.task.unit for setting in store.settings)) if store is not None else [],
         )
     )
     return page
+
+
+def _changes(reduction: Reduction) -> list[tuple[str, str, str, str]]:
+    """What, before, after, and how much of it is kept."""
+
+    def number(value: float) -> str:
+        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+    return [
+        (what, number(one.before), number(one.after), f"{one.after / one.before:.1%}" if one.before else "-")
+        for what, one in reduction.changes()
+    ]
 
 
 def script_json(data: object) -> str:
@@ -152,6 +165,10 @@ def _title(figures: list[Figure], content: PageContent) -> str:
         several = sum(figure.value.endswith("×") for figure in figures) > 1
         claim = f"Half rank errs at least {figures[0].value[:-1]} times as much as full rank"
         return f"{claim} with {figures[0].where}" if several else claim
+    if content.reduction is not None:
+        whose = content.reduction.model if content.audit is None else content.audit.model
+        smaller = "a smaller cache is" if content.reduction.cache_numbers.before else "smaller heads are"
+        return f"{whose}: {smaller} {content.reduction.judgement}"
     if content.audit is not None:
         return f"What the heads of {content.audit.model} use"
     if content.comparison is not None:
@@ -161,12 +178,26 @@ def _title(figures: list[Figure], content: PageContent) -> str:
         return content.choice.headline()
     if content.need is not None:
         worst, asked = content.need.most_demanding, content.need.settings
+        model = content.need.source.model
+        if model is not None:
+            return f"Rank {worst.need} of {worst.dim} finds the nearest token in {model}"
         return f"This data needs rank {worst.need} of {worst.dim} for error {asked.target:g}"
-    if content.reduction is not None:
-        return f"{content.reduction.model}: {content.reduction.judgement}"
     if content.watch is not None:
         return content.watch.headline()
     return "How much rank, and how many heads?"
+
+
+def _shape(content: PageContent) -> dict[str, Any]:
+    """What is known of the model's shape, for the explorer."""
+    if content.advice is not None and "model" in content.advice:
+        return {**content.advice["model"], **content.advice["use"]}
+    if content.need is None:
+        return {}
+    worst = content.need.most_demanding
+    heads = (
+        {"rank": worst.heads[0].rank, "heads": len(worst.heads), "kv_heads": len(worst.heads)} if worst.heads else {}
+    )
+    return {"dim": worst.dim, **heads}
 
 
 def _subject(content: PageContent) -> str:
@@ -180,7 +211,26 @@ def _lede(content: PageContent) -> str:
         return "; ".join(titles[:3]) + more + ". " + _QUESTION
     if content.advice is not None and "headline" in content.advice:
         return str(content.advice["headline"])
+    if content.choice is not None:
+        return f"Small models trained on {content.choice.text}. {content.choice.searches[0].flatness}"
+    if content.need is not None:
+        return _need_in_words(content.need)
+    if content.reduction is not None:
+        return what_to_do(content.reduction)
     return _QUESTION
+
+
+def _need_in_words(need: NeedReport) -> str:
+    """What to do with the number, and how sure it is."""
+    worst = need.most_demanding
+    measured = f"Measured on held-out vectors, 95 %: {worst.need_low} to {worst.need_high}."
+    if need.source.model is None:
+        return f"Give a head that must find the nearest of {worst.candidates} such vectors this rank. {measured}"
+    return (
+        f"So much one head alone needs in the most demanding of {len(need.measurements)} blocks, for error "
+        f"{need.settings.target:g} of a random choice. {measured} It is no reason to change a trained model: only a "
+        f"measured cut says what its heads can lose (rankwise advise with --model and --text)."
+    )
 
 
 _QUESTION = "Rank and number of heads are different resources: what does trading one for the other cost?"

@@ -12,6 +12,22 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+_WHAT_TO_DO = {
+    "worth trying": "Try the smaller model on your own task, then use it.",
+    "a trade": "Use the smaller model only if you can bear what it loses.",
+    "not worth it": "Leave this model as it is.",
+    "not measured": "Do not use the smaller model before its cost is measured: give texts.",
+}
+
+
+def what_to_do(report: Reduction) -> str:
+    """One sentence by the verdict's judgement, and how sure it is."""
+    done = _WHAT_TO_DO[report.judgement]
+    if report.texts is None:
+        return done
+    return f"{done} Measured on {report.texts.evaluation} held-out pieces of text; other texts may cost more."
+
+
 def draw_frontier(report: Reduction, *, title: str | None = None) -> Figure:
     """Two panels, with one standard error on either side of every point."""
     from matplotlib.ticker import LogLocator, StrMethodFormatter

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from rankwise.errors import InvalidInputError, MissingExtraError
 from rankwise.models.files.safetensors_file import SafetensorsFile
-from rankwise.models.files.source import open_model
+from rankwise.models.files.source import model_name, open_model
 from tiny_models import tiny_model
 
 NAME = "layers.0.self_attn.q_proj.weight"
@@ -152,6 +152,7 @@ def test_names_for_people(saved, tmp_path):
     shutil.copytree(saved("llama"), snapshot)
     assert open_model(snapshot).name == "someone/some-model"
     assert open_model(saved("llama")).name == saved("llama").name
+    assert model_name(tmp_path / "all-MiniLM-L6-v2" / "model") == "all-MiniLM-L6-v2/model"
 
 
 def test_storage_counts_the_types(saved, tmp_path):

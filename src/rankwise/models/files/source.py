@@ -30,6 +30,18 @@ _SCALES = ("_scale_inv", "_scale")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
+_SAYS_NOTHING = {"model", "models", "checkpoint", "weights"}
+
+
+def model_name(path: Path) -> str:
+    """A short name for people: the folder's or the file's, with the folder above where that says nothing; the hub's
+    for what came from there."""
+    path = path.absolute()
+    if path.parent.name == "snapshots":
+        return plain_name(path.parents[1].name.removeprefix("models--").replace("--", "/"))
+    return plain_name(f"{path.parent.name}/{path.name}" if path.name in _SAYS_NOTHING else path.name)
+
+
 @dataclass(frozen=True)
 class ModelSource:
     """A model on disk: ``config`` as its file states it (``{}`` without one) and lazily read tensors."""
@@ -48,11 +60,8 @@ class ModelSource:
 
     @property
     def name(self) -> str:
-        """A short name for people: the folder's or the file's, the hub's for what came from there."""
-        path = self.path.absolute()
-        if path.parent.name == "snapshots":
-            return plain_name(path.parents[1].name.removeprefix("models--").replace("--", "/"))
-        return plain_name(path.name)
+        """A short name for people."""
+        return model_name(self.path)
 
     @property
     def tensors(self) -> dict[str, TensorInfo]:

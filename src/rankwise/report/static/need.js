@@ -49,7 +49,20 @@ function initNeed(data) {
   draw();
   if (measured.length > 1) {
     host.append(h("h3", {}, "Every block"), sortable({ caption: "Need of each block", rows: measured, columns: [
-      { label: "vectors", value: (m) => m.name }, { label: "need", value: (m) => m.need }, { label: "low", value: (m) => m.need_low }, { label: "high", value: (m) => m.need_high },
-      { label: "PCA", value: (m) => m.need_pca }, { label: "random", value: (m) => m.need_random }, { label: "isotropic", value: (m) => m.need_isotropic }, { label: "participation ratio", value: (m) => m.participation_ratio.keys }] }));
+      { label: "vectors", value: (m) => m.name }, { label: "need", value: (m) => m.need }, { label: "95 %, from", value: (m) => m.need_low }, { label: "to", value: (m) => m.need_high },
+      { label: "PCA", value: (m) => m.need_pca }, { label: "random", value: (m) => m.need_random }, { label: "isotropic", value: (m) => m.need_isotropic }, { label: "participation ratio", value: (m) => m.participation_ratio.keys }] }),
+      h("p", { class: "note" }, "PCA, random: the need by the principal components of the keys, and by random projections. Isotropic: if all directions were equally likely. Participation ratio: how many directions the covariance has, if all counted the same."));
   }
+  ownChoices(host, measured.filter((m) => m.heads.length));
+}
+
+// What the model's own heads need, mean over the heads of a block.
+function ownChoices(host, measured) {
+  if (!measured.length) return;
+  const mean = (what) => (m) => m.heads.reduce((sum, head) => sum + head[what], 0) / m.heads.length;
+  const tenths = (value) => value.toFixed(1);
+  host.append(h("h3", {}, "What its heads' own choices need"), sortable({ caption: "Smallest rank that keeps a head's choice, mean over the heads of a block", rows: measured, columns: [
+    { label: "block", value: (m) => m.name }, { label: "rank of a head", value: (m) => m.heads[0].rank },
+    { label: "top key", value: mean("top"), show: tenths }, { label: "top 4 keys", value: mean("several"), show: tenths }, { label: "attention row", value: mean("attention"), show: tenths }] }),
+    h("p", { class: "note" }, "At that rank at most 10 % of the most attended keys change (top key, top 4 keys), or attention moves by .1 in total variation (attention row). The first key is set apart. None of the three predicts what a cut of the layer costs: rankwise reduce measures that."));
 }
