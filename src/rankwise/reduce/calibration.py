@@ -13,13 +13,16 @@ Legend: T tokens, K losses, n coordinates of the vector of a site.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from jaxtyping import Float
-from safetensors.torch import load_file, save_file
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from rankwise.models import RunningModel
@@ -58,23 +61,24 @@ def collect(
 ) -> list[Samples]:
     """Samples of every site's vector, in the order of ``sites``.
 
-    - ``folder``: keeps what is done pass by pass, so that an interrupted collection continues; None: keeps nothing.
+    Passes wait on the disk: beside the gradients of the last one, memory would have to hold them all.
+
+    - ``folder``: keeps what is done, so that an interrupted collection continues; None: a folder that goes again.
     """
-    parts: list[dict[str, Tensor]] = []
     passes = list(pieces.passes())
-    for number, part in enumerate(passes):
-        progress("calibrate", number, len(passes))
-        kept = None if folder is None else folder / f"pass-{number}.safetensors"
-        if kept is not None and kept.is_file():
-            parts.append(load_file(kept))
-            continue
-        parts.append(_collect_pass(running, sites, part, number, gradients))
-        if kept is not None:
-            draft = kept.with_suffix(".new")
-            save_file(parts[-1], draft)
-            draft.replace(kept)
-    progress("calibrate", len(passes), len(passes))
-    return [_joined(parts, at, gradients) for at in range(len(sites))]
+    with nullcontext(folder) if folder is not None else TemporaryDirectory() as place, ExitStack() as opened:
+        files = [Path(place) / f"pass-{number}.safetensors" for number in range(len(passes))]
+        for number, (part, file) in enumerate(zip(passes, files, strict=True)):
+            progress("calibrate", number, len(passes))
+            if not file.is_file():
+                draft = file.with_suffix(".new")
+                found = _collect_pass(running, sites, part, number, gradients)
+                save_file({name: value.contiguous() for name, value in found.items()}, draft)
+                del found
+                draft.replace(file)
+        progress("calibrate", len(passes), len(passes))
+        parts = [opened.enter_context(safe_open(file, framework="pt")) for file in files]
+        return [_joined(parts, at, gradients) for at in range(len(sites))]
 
 
 def _collect_pass(
@@ -190,15 +194,17 @@ def _tapped(running: RunningModel, sites: Sequence[Site]) -> Iterator[tuple[list
             weight.requires_grad_(before)
 
 
-def _joined(parts: Sequence[dict[str, Tensor]], at: int, gradients: bool) -> Samples:
-    """The samples of one site, taken out of the passes they are in, so that memory holds them once."""
-    x = torch.cat([part.pop(f"x{at}") for part in parts])
-    asked = [part.pop(f"q{at}") for part in parts if f"q{at}" in part]
-    queries = torch.stack(asked).sum(0) / len(x) if asked else None
+def _joined(parts: Sequence[Any], at: int, gradients: bool) -> Samples:
+    """The samples of one site, read from all passes."""
+    names = set(parts[0].keys())
+    x = torch.cat([part.get_tensor(f"x{at}") for part in parts])
+    queries = None
+    if f"q{at}" in names:
+        queries = torch.stack([part.get_tensor(f"q{at}") for part in parts]).sum(0) / len(x)
     if not gradients:
         return Samples(x, None, 1.0, queries)
-    sizes = [float(part.pop(f"s{at}")) for part in parts]
-    if f"slopes{at}" in parts[0]:
+    sizes = [float(part.get_tensor(f"s{at}")) for part in parts]
+    if f"slopes{at}" in names:
         return Samples(x, None, max(sizes), queries, joined_sums(parts, at, [size / max(sizes) for size in sizes]))
-    g = [part.pop(f"g{at}") * (size / max(sizes)) for part, size in zip(parts, sizes, strict=True)]
-    return Samples(x, torch.cat(g, 1), max(sizes))
+    g = [part.get_tensor(f"g{at}") * (size / max(sizes)) for part, size in zip(parts, sizes, strict=True)]
+    return Samples(x, torch.cat(g, 1), max(sizes), queries)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -77,23 +78,23 @@ def head_sums(
     }
 
 
-def joined_sums(parts: Sequence[dict[str, Tensor]], at: int, sizes: Sequence[float]) -> HeadSamples:
-    """The sums of site ``at``, taken out of the passes they are in; gradients of each pass times its size."""
+def joined_sums(parts: Sequence[Any], at: int, sizes: Sequence[float]) -> HeadSamples:
+    """The sums of site ``at``, read from all passes; gradients of each pass times its size."""
 
     def slopes_of(name: str) -> Tensor:
-        return torch.cat([part.pop(f"{name}{at}") * size for part, size in zip(parts, sizes, strict=True)])
+        return torch.cat([part.get_tensor(f"{name}{at}") * size for part, size in zip(parts, sizes, strict=True)])
 
     def moment(name: str, sizes: Sequence[float]) -> Tensor:
-        kept = [part.pop(f"{name}{at}") * size**2 for part, size in zip(parts, sizes, strict=True)]
+        kept = [part.get_tensor(f"{name}{at}") * size**2 for part, size in zip(parts, sizes, strict=True)]
         return torch.stack(kept).sum(0) / tokens
 
-    tokens, texts = (sum(int(part.pop(f"{name}{at}")) for part in parts) for name in ("tokens", "texts"))
+    tokens, texts = (sum(int(part.get_tensor(f"{name}{at}")) for part in parts) for name in ("tokens", "texts"))
     ones = [1.0] * len(parts)
     return HeadSamples(
         key_products=slopes_of("key_products"),
         value_products=slopes_of("value_products"),
         slopes=slopes_of("slopes"),
-        means=torch.cat([part.pop(f"means{at}") for part in parts]),
+        means=torch.cat([part.get_tensor(f"means{at}") for part in parts]),
         keys=moment("keys", ones),
         values=moment("values", ones),
         key_slopes=moment("key_slopes", sizes),
