@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 from rankwise.errors import InvalidInputError
 from rankwise.need.curves import rank_grid, smallest_rank
 from rankwise.need.document import NeedSource, read_need
-from rankwise.need.forms import Form, balanced_form, intrinsic_dimension, moments, pca_form
+from rankwise.need.forms import Form, balanced_form, intrinsic_dimension, moments, pca_form, random_form
 from rankwise.need.isotropic import isotropic_error, isotropic_need
 from rankwise.need.measurement import STAGES, NeedSettings, measure_need
 from rankwise.need.report import need_report
@@ -296,3 +296,25 @@ def test_progress_counts_to_its_total():
     measure_need(gaussian(200, 4), settings=QUICK, progress=lambda *said: told.append(said))
     assert [done for _, done, _ in told] == list(range(1, STAGES + 1))
     assert {total for *_, total in told} == {STAGES}
+
+
+def test_coordinates_that_no_vector_has_cost_nothing_and_change_nothing():
+    """Twenty vectors of 8192 numbers: forms are found among the vectors, not in matrices of 8192 x 8192."""
+    keys = torch.randn(20, 12, generator=torch.Generator().manual_seed(0))
+    settings = NeedSettings(steps=0)
+    narrow = measure_need(keys, settings=settings)
+    wide = measure_need(torch.cat([keys, torch.zeros(20, 8180)], dim=1), settings=settings)
+    for rank in (1, 2, 3, 4, 6):
+        (ours,), (theirs,) = ([point for point in one.curves["svd"] if point.rank == rank] for one in (wide, narrow))
+        assert ours.error == pytest.approx(theirs.error, abs=1e-6)
+    assert wide.participation_ratio.keys == pytest.approx(narrow.participation_ratio.keys, rel=1e-6)
+
+
+def test_a_random_form_of_few_vectors_keeps_all_of_them_in_full():
+    vectors = torch.randn(5, 40, generator=torch.Generator().manual_seed(0))
+    form = random_form(vectors, torch.Generator().manual_seed(1))
+    torch.testing.assert_close(
+        vectors @ form.left @ form.right.mT @ vectors.mT, vectors @ vectors.mT, rtol=1e-4, atol=1e-4
+    )
+    shares = (vectors @ form.first(10).left).square().sum(1) / vectors.square().sum(1)
+    assert 0.05 < float(shares.mean()) < 0.5  # about a quarter

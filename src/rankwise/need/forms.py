@@ -43,32 +43,48 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Moments:
-    """Second moments that the forms are made of, in float64."""
+class Moment:
+    """A second moment in float64: eigenvalues, ascending, and their directions; of K < D vectors only K of them."""
 
-    queries: Float[Tensor, "D D"]
-    keys: Float[Tensor, "D D"]
+    values: Float[Tensor, " P"]
+    directions: Float[Tensor, "D P"]
+
+    @property
+    def present(self) -> Moment:
+        """The directions that the data has."""
+        kept = self.values > _FLAT * self.values[-1:].clamp(min=0)
+        return Moment(self.values[kept], self.directions[:, kept])
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The second moments that the forms are made of."""
+
+    queries: Moment
+    keys: Moment
 
 
 def moments(queries: Float[Tensor, "Q D"], keys: Float[Tensor, "K D"]) -> Moments:
     """E q q^T and the covariance of the keys."""
-    return Moments(_second_moment(queries, centred=False), _second_moment(keys, centred=True))
+    return Moments(_moment(queries, centred=False), _moment(keys, centred=True))
 
 
 def intrinsic_dimension(vectors: Float[Tensor, "K D"]) -> float:
     """Participation ratio of the covariance, ``(sum e)^2 / sum e^2``: D for isotropic vectors, k in a flat k-space."""
-    spectrum = torch.linalg.eigvalsh(_second_moment(vectors, centred=True)).clamp(min=0)
+    spectrum = _moment(vectors, centred=True).values.clamp(min=0)
     return float(participation_ratio(singular_values=spectrum.sqrt()))
 
 
 def balanced_form(of: Moments) -> Form:
     """The SVD form of full rank; its first r coordinates are the SVD form of rank r."""
-    root_q, inverse_q = _roots(of.queries)
-    root_k, inverse_k = _roots(of.keys)
-    u, s, wh = torch.linalg.svd(root_q @ root_k)
+    queries, keys = of.queries.present, of.keys.present
+    root_q, root_k = queries.values.sqrt(), keys.values.sqrt()
+    u, s, wh = torch.linalg.svd(root_q[:, None] * (queries.directions.mT @ keys.directions) * root_k, False)
     kept = s > _FLAT * s[:1]
     scale = s[kept].sqrt()
-    return Form((inverse_q @ u[:, kept] * scale).float(), (inverse_k @ wh[kept].mT * scale).float())
+    left = queries.directions @ (u[:, kept] / root_q[:, None]) * scale
+    right = keys.directions @ (wh[kept].mT / root_k[:, None]) * scale
+    return Form(left.float(), right.float())
 
 
 def inner_product(dim: int) -> Form:
@@ -78,28 +94,26 @@ def inner_product(dim: int) -> Form:
 
 def pca_form(of: Moments) -> Form:
     """Projection on the keys' principal components, which do not know the queries."""
-    basis = torch.linalg.eigh(of.keys).eigenvectors.flip(1).float()
+    basis = of.keys.directions.flip(1).float()
     return Form(basis, basis)
 
 
-def random_form(dim: int, generator: torch.Generator) -> Form:
-    """Orthogonal projection on Haar-random nested subspaces."""
-    basis, upper = torch.linalg.qr(torch.randn(dim, dim, generator=generator))
+def random_form(vectors: Float[Tensor, "K D"], generator: torch.Generator) -> Form:
+    """Orthogonal projection on Haar-random nested subspaces; of few vectors, what they see of it."""
+    count, dim = vectors.shape
+    span = torch.linalg.qr(vectors.mT).Q if count < dim else None
+    basis, upper = torch.linalg.qr(torch.randn(dim, dim if span is None else count, generator=generator))
     basis = basis * upper.diagonal().sign()
-    return Form(basis, basis)
+    seen = basis if span is None else span @ basis.mT
+    return Form(seen, seen)
 
 
-def _second_moment(vectors: Float[Tensor, "K D"], *, centred: bool) -> Float[Tensor, "D D"]:
+def _moment(vectors: Float[Tensor, "K D"], *, centred: bool) -> Moment:
     rows = vectors.double()
     if centred:
         rows = rows - rows.mean(0)
-    return rows.mT @ rows / len(rows)
-
-
-def _roots(moment: Float[Tensor, "D D"]) -> tuple[Float[Tensor, "D D"], Float[Tensor, "D D"]]:
-    """Square root and the inverse of it on the directions that the data has."""
-    values, vectors = torch.linalg.eigh(moment)
-    present = values > _FLAT * values[-1:].clamp(min=0)
-    root = values.clamp(min=0).sqrt()
-    inverse = torch.where(present, 1 / torch.where(present, root, 1.0), 0.0)
-    return (vectors * torch.where(present, root, 0.0)) @ vectors.mT, (vectors * inverse) @ vectors.mT
+    if len(rows) < rows.shape[1]:  # D^3 operations less
+        _, s, directions = torch.linalg.svd(rows, full_matrices=False)
+        return Moment(s.flip(0).square() / len(rows), directions.flip(0).mT)
+    values, vectors = torch.linalg.eigh(rows.mT @ rows / len(rows))
+    return Moment(values, vectors)

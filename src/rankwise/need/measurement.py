@@ -104,7 +104,8 @@ def measure_need(
     balanced, pca = balanced_form(of), pca_form(of)
     asked = _questions(validation, candidates, settings.questions, generator)
     questions = _questions(test, candidates, settings.questions, generator)
-    randoms = [random_form(dim, generator) for _ in range(_RANDOM_DRAWS)]
+    seen = torch.cat([asking.float(), centred])
+    randoms = [random_form(seen, generator) for _ in range(_RANDOM_DRAWS)]
     done("moments and their SVD")
 
     families = {"svd": [balanced], "pca": [pca], "random": randoms}

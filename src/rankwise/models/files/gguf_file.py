@@ -75,7 +75,7 @@ class GgufFile:
         from gguf.quants import dequantize
 
         info = self.tensors[name]
-        if math.prod(info.shape) > MAX_ELEMENTS:
+        if math.prod(max(size, 1) for size in info.shape) > MAX_ELEMENTS:  # also beside a size of 0
             raise InvalidInputError(f"{self.path}: {name}: expected at most 2^32 numbers, got shape {list(info.shape)}")
         begin, count = self._spans[name]
         with self.path.open("rb") as file:

@@ -67,7 +67,7 @@ class SafetensorsFile:
         info = self.tensors[name]
         if info.dtype not in _READABLE:
             raise InvalidInputError(f"{self.path}: {name}: expected one of {', '.join(_READABLE)}, got {info.dtype}")
-        if math.prod(info.shape) > MAX_ELEMENTS:
+        if math.prod(max(size, 1) for size in info.shape) > MAX_ELEMENTS:  # also beside a size of 0
             raise InvalidInputError(f"{self.path}: {name}: expected at most 2^32 numbers, got shape {list(info.shape)}")
         begin, end = self._spans[name]
         with self.path.open("rb") as file:
