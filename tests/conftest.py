@@ -10,10 +10,10 @@ from jaxtyping import install_import_hook
 import rankwise
 
 sys.path.insert(0, str(Path(__file__).parent))
-# Rooms without arrays stay as they are: the hook would make every call in them ten times slower.
+# Packages without arrays stay as they are: the hook would make every call in them ten times slower.
 _WITHOUT_ARRAYS = {"__main__", "cli", "errors", "spec", "sweep"}
-_rooms = [room.name for room in pkgutil.iter_modules(rankwise.__path__) if room.name not in _WITHOUT_ARRAYS]
-_hook = install_import_hook([f"rankwise.{room}" for room in _rooms], "array_shapes.check_arrays_only")
+_packages = [package.name for package in pkgutil.iter_modules(rankwise.__path__) if package.name not in _WITHOUT_ARRAYS]
+_hook = install_import_hook([f"rankwise.{package}" for package in _packages], "array_shapes.check_arrays_only")
 
 # No test may fail because the machine is busy: neither by a deadline nor by slow drawing.
 hypothesis.settings.register_profile(

@@ -3,10 +3,10 @@
 The functions of the Python API are ``audit``, ``need``, ``advise``, ``reduce`` and ``load_reduced``; the layer is in
 ``rankwise.nn``.
 
-The rooms, and the one way imports point::
+The packages, and the one way imports point::
 
-    errors < estimate, progress, whole_file < spec < nn, tasks, theory, measure < shapes < train, models
-           < sweep, audit, need, reduce < choose, watch < report, advise < recipes < cli < api
+    errors, callable_package < estimate, progress, foreign_file, whole_file < spec < nn, tasks, theory, measure < shapes
+           < train, models < sweep, audit, need, reduce < choose, watch < report, advise < recipes < cli < api
 
 Importing ``rankwise`` imports none of them, so that ``rankwise --help`` answers at once.
 """
@@ -29,4 +29,4 @@ def __getattr__(name: str) -> Any:
 
     if name == "load_reduced":
         return import_module("rankwise.reduce").load_reduced
-    return import_module(f"rankwise.{name}")  # a room that can be called
+    return import_module(f"rankwise.{name}")  # a package that can be called

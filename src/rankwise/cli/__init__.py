@@ -1,7 +1,7 @@
 """The command line: ``rankwise COMMAND``, one file a command, nothing but parsing and printing here.
 
 Exit codes: 0 done, 1 some runs failed, 2 the user's mistake, 3 corrupt store, 130 interrupted.
-Command modules import heavy rooms inside their function, so that ``rankwise --help`` stays instant.
+Command modules import heavy packages inside their function, so that ``rankwise --help`` stays instant.
 """
 
 from __future__ import annotations

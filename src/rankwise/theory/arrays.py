@@ -1,4 +1,4 @@
-"""The array type of this room: ``Float[Array, "shape"]`` reads well, is checked under pytest, and mypy follows it."""
+"""The array type of this package: ``Float[Array, "shape"]`` reads well, is checked under pytest, mypy follows it."""
 
 from __future__ import annotations
 

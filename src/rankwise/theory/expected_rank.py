@@ -8,7 +8,7 @@ norm rho and its relative covariances, exactly; the law of the share between its
 - for causal and window masks by a gamma law of the sum mu of the shares, of relative variance v:
   E[prod (1-p_i) | rho] = prod (1 - g_i) exp(mu - log(1 + v mu) / v).
 
-This closure is our approximation. Against simulation it is within 0.3 % of the plateau for Gaussian keys with
+This closure is our approximation. Against simulation it is within 0.3 % of the barrier for Gaussian keys with
 head_dim >= 8 and for unit keys, within 2 % from head_dim 4 and 5 % from 2 (the tests hold it to this).
 ``hardmax_rank_bounds`` needs no closure: with the same two moments it is proved (our derivation), for the full mask.
 """
@@ -48,18 +48,18 @@ def expected_hardmax_rank(
     """
     reach = visible_reach(length, mask, window)
     law = _key_law(head_dim, keys)
-    plateau = hardmax_rank_mean(length, mask, window)
+    barrier = hardmax_rank_mean(length, mask, window)
     if length <= 2 or (reach is not None and reach <= 2):
-        return plateau  # of two keys each is preferred with probability 1/2, whatever they are
+        return barrier  # of two keys each is preferred with probability 1/2, whatever they are
     if reach is None:
-        return plateau * _kept_full(law, length)
+        return barrier * _kept_full(law, length)
     if reach == length:
-        return plateau * _kept_causal(law, length)
+        return barrier * _kept_causal(law, length)
     kept = _kept_window(law, max(length, 2 * reach), reach)
     if length < 2 * reach:
         share = length / reach - 1
         kept = share * kept + (1 - share) * _kept_causal(law, reach)
-    return plateau * kept
+    return barrier * kept
 
 
 def hardmax_rank_bounds(
@@ -106,7 +106,7 @@ def _norm_nodes(law: KeyLaw) -> int:
 
 
 def _kept_full(law: KeyLaw, length: int) -> float:
-    """Mean rank over the plateau, full mask."""
+    """Mean rank over the barrier, full mask."""
     score, norm, weight = law.norms(_norm_nodes(law))
     count = np.array([float(length)])
     share = mean_share(law, norm, count)[:, 0]
@@ -119,7 +119,7 @@ def _kept_full(law: KeyLaw, length: int) -> float:
 
 
 def _kept_causal(law: KeyLaw, length: int) -> float:
-    """Mean rank over the plateau, causal mask."""
+    """Mean rank over the barrier, causal mask."""
     if length <= 2:
         return 1.0
     score, norm, weight = law.norms(_norm_nodes(law))
@@ -137,7 +137,7 @@ def _kept_causal(law: KeyLaw, length: int) -> float:
 
 
 def _kept_window(law: KeyLaw, length: int, window: int) -> float:
-    """Mean rank over the plateau, window mask with length >= 2 window."""
+    """Mean rank over the barrier, window mask with length >= 2 window."""
     score, norm, weight = law.norms(_norm_nodes(law))
     count, _ = _counts(window)
     share = mean_share(law, norm, count)

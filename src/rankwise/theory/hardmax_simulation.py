@@ -1,4 +1,4 @@
-"""Hardmax rank of random queries and keys by simulation: the witness of every law in this room.
+"""Hardmax rank of random queries and keys by simulation: the witness of every law in this package.
 
 Legend: T trials, B block of rows, K keys a block may see, D head dimension.
 """

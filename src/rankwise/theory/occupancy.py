@@ -4,9 +4,9 @@ A row of a hardmax attention matrix is one-hot, so the rank of the matrix is the
 pick: exact, no SVD, no tolerance. If every row picks uniformly and independently among the keys it sees, that number
 is an occupancy count with closed forms. Independent Gaussian queries and keys of any head dimension stay below its
 mean when every row sees every key (by Jensen's inequality) and reach it as the head dimension grows; the classical
-counts are textbook, their reading as the plateau of attention rank and the causal and window forms are our derivation.
+counts are textbook, their reading as the barrier of attention rank and the causal and window forms are our derivation.
 
-They are laws of random, independent queries and keys and of the MEAN: near the plateau single draws lie above it about
+They are laws of random, independent queries and keys and of the MEAN: near the barrier single draws lie above it about
 half the time, tied queries and keys (W_Q = W_K) reach rank n, and nothing is said about trained weights.
 
 Legend: n keys, m queries, w window. Row i (from 1) sees all keys (full), keys 1..i (causal) or i-w+1..i (window).

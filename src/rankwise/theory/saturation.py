@@ -54,7 +54,7 @@ class Saturation:
 def saturation_dim(
     length: int, deficit: float = 0.1, *, mask: str = "full", keys: str = "gaussian", window: int | None = None
 ) -> Saturation:
-    """The smallest head dimension whose mean hardmax rank is at least ``1 - deficit`` of the mask's plateau.
+    """The smallest head dimension whose mean hardmax rank is at least ``1 - deficit`` of the mask's barrier.
 
     Unit keys are given at least a plane wherever a row sees two keys or more: on a line they are 1 or -1, so that most
     of them tie and their rank is that of the rule for ties (``simulate_hardmax_rank`` tells it).
@@ -72,10 +72,10 @@ def saturation_dim(
         if kept >= 1 - deficit:
             return Saturation(1, status)
 
-    plateau = hardmax_rank_mean(length, mask, window)
+    barrier = hardmax_rank_mean(length, mask, window)
 
     def shortfall(head_dim: int) -> float:
-        return 1 - expected_hardmax_rank(length, head_dim, mask, keys=keys, window=window) / plateau
+        return 1 - expected_hardmax_rank(length, head_dim, mask, keys=keys, window=window) / barrier
 
     largest = _LARGEST[keys]
     # where to look first; the law is for the full mask, whose answer is about 1.4 times the causal one
@@ -131,7 +131,7 @@ def _smallest(shortfall: Callable[[int], float], deficit: float, guess: float, l
 
 
 def _kept_on_a_line(length: int, reach: int | None) -> tuple[float, Status]:
-    """Mean rank over the plateau for Gaussian keys of head dimension 1: each row picks the largest or smallest."""
+    """Mean rank over the barrier for Gaussian keys of head dimension 1: each row picks the largest or smallest."""
     if reach is None:
         return (2 - 2.0 ** (1 - length)) / hardmax_rank_mean(length), "closed form"
     if reach == length:
@@ -149,7 +149,7 @@ def _line_causal(length: int) -> float:
     Each row that sees it as an extreme picks it with probability 1/2, so k such rows in a row all miss it with
     probability 2^-k; once it is no extreme it never is again. Key 1 is picked by row 1. Keys beyond the first 2000 are
     left out, which makes the answer a lower bound there: it lacks about 2 log(n / 2000), which is nothing next to the
-    plateau of (n + 1) / 2.
+    barrier of (n + 1) / 2.
     """
     key = np.arange(2, min(length, 2000) + 1)[:, None]
     rows = np.arange(1, 65)

@@ -1,8 +1,8 @@
-"""Rooms that can be called: ``rankwise.audit`` is the package, and ``rankwise.audit(model)`` the function of the API.
+"""Packages that can be called: ``rankwise.audit`` is the package, ``rankwise.audit(model)`` a function of the API.
 
-Why: the natural names of the API are those of the rooms that do the work, and Python binds a room to its name in
-``rankwise`` as soon as anything in it is imported. The function is found by its name when it is called, so that a room
-imports nothing from above.
+Why: the natural names of the API are those of the packages that do the work, and Python binds a package to its name
+in ``rankwise`` as soon as anything in it is imported. The function is found by its name when it is called, so that a
+package imports nothing from above.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 
-class CallableRoom(ModuleType):
+class CallablePackage(ModuleType):
     """A package whose call is the function of the same name in ``rankwise.api``."""
 
     @property
@@ -29,6 +29,6 @@ class CallableRoom(ModuleType):
         return self._function(*given, **named)
 
 
-def make_callable(room: str) -> None:
+def make_callable(package: str) -> None:
     """Let the package of that name be called; its ``__init__`` says so."""
-    sys.modules[room].__class__ = CallableRoom
+    sys.modules[package].__class__ = CallablePackage
