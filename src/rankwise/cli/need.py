@@ -240,7 +240,7 @@ def _print_curve(one: NeedMeasurement, settings: NeedAsked) -> None:
 
     out = console()
     out.print(
-        f"  intrinsic dimension (participation ratio) {one.participation_ratio.keys:.1f} of the keys, "
+        f"  participation ratio {one.participation_ratio.keys:.1f} of the keys, "
         f"{one.participation_ratio.queries:.1f} of the queries"
     )
     out.print(

@@ -77,9 +77,9 @@ def _draw_one(left: Axes, right: Axes, one: NeedMeasurement, settings: NeedAsked
     left.set_ylim(0, 1)
     right.set_ylim(0, 1)
     left.set_ylabel("retrieval error (1 = a random key)")
-    right.set_ylabel("recall of the nearest key")
+    right.set_ylabel("share of queries")
     left.set_title(f"Nearest of {one.candidates} keys, {settings.similarity}, d = {one.dim}", pad=16)
-    right.set_title(f"intrinsic dimension (participation ratio) {one.participation_ratio.keys:.1f}", pad=16)
+    right.set_title("Recall of the nearest key", pad=16)
 
 
 def _beside(axes: Axes, at: tuple[float, float], where: tuple[str, str], text: str, colour: str) -> None:
