@@ -37,7 +37,7 @@ test: $(VENV)/.dev lint types imports ## everything that must pass
 test-slow: $(VENV)/.dev ## the tests that take minutes
 	$(BIN)/pytest -m slow
 
-test-faults: $(VENV)/.dev ## kills, corruption, fuzzing for a minute; writes docs/reliability.md
+test-faults: $(VENV)/.dev ## kills, corruption, fuzzing for a quarter of an hour; writes docs/reliability.md
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "faults or not faults" tests/faults tests/sweep/engines --junitxml=build/faults.xml
 	$(BIN)/python -m benchmarks.reliability build/faults.xml
 

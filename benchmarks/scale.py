@@ -1,7 +1,7 @@
 """docs/scale.md: what a study costs on 8, 64 and 512 workers, from costs and overheads measured here and now.
 
 ``python -m benchmarks.scale`` (minutes). Measured: CPU time of training steps, to which the cost formulas are fitted;
-the time a run of the Ray engine, the share of its driver, and the CPU time until a worker has loaded torch.
+the time per run of the Ray engine, the share of its driver, and the CPU time until a worker has loaded torch.
 Computed: every run's seconds by those formulas, a longest-first schedule on W workers, and the rates the driver sees.
 """
 
@@ -28,7 +28,7 @@ WORKERS = (8, 64, 512)
 SEEDS = range(5)
 STUDY_RUNS = 100_000
 CHECKPOINT_SECONDS = 30.0
-PRICE = 0.04  # dollars a core and hour, an assumption: what clouds ask for a shared core
+PRICE = 0.04  # dollars per core and hour, an assumption: what clouds ask for a shared core
 _SMALL, _LARGE = (NeighborSpec(name="farthest", dim=dim, points=points) for dim, points in ((16, 8), (64, 16)))
 MEASURED = (
     capacity(Cell(task=_SMALL, layers=1, heads=1, rank=16, sequences=96_000)),
@@ -42,7 +42,7 @@ MEASURED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Overheads:
-    """Seconds a run on the clock, of the driver's CPU, and until a new worker is ready."""
+    """Seconds per run on the clock, of the driver's CPU, and until a new worker is ready."""
 
     wall: float
     driver: float
@@ -57,7 +57,7 @@ class Estimate:
     hours: float
     driver_share: float  # of the wall time that the driver is busy
     longest_share: float  # of the wall time that the longest run takes
-    checkpoints: float  # megabytes a second to the driver, without a shared directory
+    checkpoints: float  # megabytes per second to the driver, without a shared directory
 
     @property
     def bottleneck(self) -> str:
@@ -88,8 +88,8 @@ def measure_rate(steps: int = 8) -> Rate:
         rows.append((run_flops(without), run_calls(without), run_scores(without)))
     relative = np.array(rows) / np.array(took)[:, None]
     (inverse, call, score), _ = nnls(relative, np.ones(len(took)))
-    errors = ", ".join(f"{100 * (float(fit) - 1):+.0f} %" for fit in relative @ (inverse, call, score))
-    source = f"fitted to steps of {len(MEASURED)} shapes, off by {errors}"
+    worst = max(abs(float(fit) - 1) for fit in relative @ (inverse, call, score))
+    source = f"fitted to steps of {len(MEASURED)} shapes, off by at most {100 * worst:.0f} %"
     return Rate(flops=1 / inverse, call_seconds=float(call), score_seconds=float(score), source=source)
 
 
@@ -163,12 +163,17 @@ def page(rate: Rate, overheads: Overheads) -> str:
         "",
         "Written by `python -m benchmarks.scale` from what it measured on one machine.",
         "",
-        f"Measured (CPU time where others could disturb): {rate.flops / 1e9:.1f} GFLOP/s, "
-        f"{rate.call_seconds * 1e6:.1f} us a call and {rate.score_seconds * 1e9:.1f} ns a score in one "
-        f"thread ({rate.source}); the Ray engine needs "
-        f"{1000 * overheads.wall:.1f} ms a run on the clock (2,000 runs that do nothing, two workers), of which "
-        f"{1000 * overheads.driver:.1f} ms is the driver's CPU; a new worker loads torch in "
-        f"{overheads.worker_start:.1f} s. Assumed: a core costs ${PRICE:.2f} an hour; all cores are like this one.",
+        "| measured | value | unit |",
+        "|---|---|---|",
+        f"| arithmetic of one thread | {rate.flops / 1e9:.1f} | GFLOP/s |",
+        f"| overhead per call | {rate.call_seconds * 1e6:.1f} | us |",
+        f"| time per score | {rate.score_seconds * 1e9:.1f} | ns |",
+        f"| Ray engine per empty run, on the clock | {1000 * overheads.wall:.1f} | ms |",
+        f"| the driver's CPU per empty run | {1000 * overheads.driver:.1f} | ms |",
+        f"| loading torch in a new worker | {overheads.worker_start:.1f} | s |",
+        "",
+        f"The first three are CPU time, {rate.source}. The engine had 2,000 runs and two workers. "
+        f"Assumed: a core costs ${PRICE:.2f} per hour, and all cores are like this one.",
         "",
     ]
     for name, (runs, copies) in studies().items():
@@ -189,10 +194,10 @@ def page(rate: Rate, overheads: Overheads) -> str:
             lines.append(f"| {workers} | {wall} | {busy} | {traffic} | {found.bottleneck} |")
         lines.append("")
     lines += [
-        f"The driver is the one writer: it can finish at most {1 / most:,.0f} runs a second, so that runs shorter than "
-        f"{512 * most:.1f} s would leave some of 512 workers idle. Checkpoints go through it only where workers do not "
-        "share its directory ([cluster.md](cluster.md)). The wall times leave out failures: a lost worker costs "
-        "at most the half minute since its last checkpoint.",
+        f"- The driver is the only process that writes to the store. It can finish at most {1 / most:,.0f} runs "
+        f"per second, so runs shorter than {512 * most:.1f} s would leave some of 512 workers idle.",
+        "- Checkpoints go through it only where workers do not share its directory ([cluster.md](cluster.md)).",
+        "- Failures are left out: a lost worker costs at most the half minute since its last checkpoint.",
         "",
     ]
     return "\n".join(lines)
