@@ -20,7 +20,7 @@ def row(start):
     ("start", "audit", "attention"),
     [
         ("MiniLM-L6, head dimension", "audit-minilm.json", "attention-minilm.json"),
-        ("SmolLM2-135M, head dimension", "audit-smollm2.json", "attention-smollm2.json"),
+        ("SmolLM2-135M-Instruct, head dimension", "audit-smollm2.json", "attention-smollm2.json"),
     ],
 )
 def test_our_spectra_are_the_measured_ones(start, audit, attention):
