@@ -49,6 +49,10 @@ copybutton_only_copy_prompt_lines = True
 def setup(app):
     """Measured pages are shown where readers of the site expect them; in the repository they stay in results/."""
     shutil.copytree(HERE.parent / "results", HERE / "results", dirs_exist_ok=True)
-    app.connect(
-        "source-read", lambda app, name, source: source.append(source.pop().replace("](../results/", "](results/"))
-    )
+    app.connect("source-read", _place_links)
+
+
+def _place_links(app, name, source):
+    """Links between docs/ and results/, as they are on the site, where results/ is inside."""
+    beside, inside = ("](../docs/", "](../") if name.startswith("results/") else ("](../results/", "](results/")
+    source[0] = source[0].replace(beside, inside)
