@@ -263,3 +263,17 @@ def test_need_writes_what_advise_and_report_read(tmp_path, capsys):
     assert document["format"].startswith("rankwise-need/")
     assert main(["advise", "--dim", "8", "--heads", "1", "--need", "found/need.json"]) == 0
     assert main(["report", "--need", "found/need.json", "--out", "page.html"]) == 0
+
+
+@pytest.mark.parametrize(("name", "shown"), [("need", "[VECTORS]"), ("audit", "MODEL"), ("sweep", "FILE")])
+def test_its_help_names_what_it_takes(name, shown, capsys):
+    text = help_of(name, capsys)
+    assert text.splitlines()[0].endswith(f"OPTIONS] {shown}")
+    assert name == "sweep" or ("None" not in text and "(default: )" not in text)  # where runs go is a shared dataclass
+
+
+def test_a_default_that_says_something_stays_in_the_help(capsys):
+    text = help_of("need", capsys)
+    assert "Steps of training a form; 0 keeps to the SVD. (default: 200)" in text
+    assert "--similarity {cosine,dot}" in text
+    assert "--length INT " in text

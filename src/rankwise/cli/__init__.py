@@ -94,7 +94,7 @@ def _leave_a_silent_ray(code: int) -> None:
 
 
 def _replace_closed_streams() -> None:
-    """Whoever closed them (``>&-``) wants to read nothing; python has None in their place, which takes nothing."""
+    """Replace standard streams that were closed (``>&-``), where python has None, by ones that discard output."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))

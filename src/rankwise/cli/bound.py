@@ -19,7 +19,7 @@ def bound(*, dim: int, rank: int, heads: float, error: float | None = None, json
     Args:
         dim: Dimension of the points and the query.
         rank: Rank of each head's query-key form, at most dim.
-        heads: Number of heads, 0 or more (1e18 is a number too).
+        heads: Number of heads, such as 512 or 1e18.
         error: Also say how many heads still cannot reach this error, in (0, 0.5].
         json: Print one JSON object instead of sentences.
     """

@@ -46,7 +46,7 @@ def choose(
         parameters: Attention weights that every small model has (laptop: 2 layers of width 64; 32768 is 4 d^2 each).
         cache: Bytes of keys and values per token that every small model keeps (laptop: 512 is 2 d numbers per layer).
             With --parameters too, both questions are answered.
-        preset: smoke (seconds, says nothing) or laptop (under an hour for one budget on two cores).
+        preset: smoke (seconds; for testing) or laptop (under an hour for one budget on two cores).
         seeds: Seeds of the last round, instead of the preset's.
         output: Also write the answer as JSON to this file, for advise and report.
         figure: Also draw loss against rank: this name with .png and .svg (extra report).

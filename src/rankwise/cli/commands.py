@@ -10,6 +10,7 @@ from typing import Any
 import tyro
 from tyro.extras import SubcommandApp
 
+from rankwise.cli.shown_names import with_shown_names
 from rankwise.errors import InvalidInputError, nearest_name
 
 DESCRIPTION = """How much rank does an attention head need, and how many heads?
@@ -32,7 +33,8 @@ def run(arguments: Sequence[str]) -> None:
     commands = SubcommandApp()
     for command in all_commands():
         first = inspect.cleandoc(command.__doc__ or "").split("\n\n")[0]
-        commands.command(help=None if whole else first)(command)
+        named = whole and command.__name__ == arguments[0]
+        commands.command(help=None if whole else first)(with_shown_names(command) if named else command)
     commands.cli(prog="rankwise", description=DESCRIPTION, args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
 
 

@@ -23,9 +23,9 @@ def demo(
     open: bool = False,
     json: bool = False,
 ) -> None:
-    """Train the trade-off at laptop size, draw it beside the theorem's setting, and say what it shows.
+    """Train small heads of several ranks, write a page with the result, and say what it shows.
 
-    It ends with a page to look at; its path is the last line.
+    The path of the page is the last line.
 
     Takes minutes; stopped or killed, the same command continues.
 

@@ -25,7 +25,7 @@ def report(
     open: bool = False,
     json: bool = False,
 ) -> None:
-    """One self-contained page: rank against error, training, every run with its provenance, audits, an explorer.
+    """One self-contained page: rank against error, every run and where its numbers come from, audits, sliders.
 
     It loads nothing from elsewhere and works from a file, on a phone, in light and dark, by keyboard.
 

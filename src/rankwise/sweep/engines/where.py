@@ -26,7 +26,7 @@ class Where:
     gpus: float | None = None
     """With ray: GPUs reserved for a run, fractions allowed (0)."""
     device: Literal["cpu", "cuda", "auto"] | None = None
-    """Train on this device instead of the one the sweep names; auto takes a GPU where there is one."""
+    """Device to train on, instead of the spec's; auto takes a GPU if there is one."""
 
     def check(self) -> None:
         """Raise ``InvalidInputError`` for a choice that cannot be meant."""
