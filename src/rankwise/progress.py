@@ -9,4 +9,4 @@ Progress = Callable[[str, int, int], None]
 
 
 def silent(what: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""
+    """Discard the progress; the default where none is to be shown."""

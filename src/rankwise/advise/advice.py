@@ -67,7 +67,7 @@ class Advice:
 
 
 def advise(of: Situation) -> Advice:
-    """All that rankwise can say about the situation."""
+    """The advice for a situation: what can be removed, shapes to try, and the numbers behind it."""
     shape = of.shape
     rank = min(shape.rank, shape.dim)
     target = min(of.target, TRIVIAL_ERROR)

@@ -32,7 +32,7 @@ class MeasuredNeed:
 
     @classmethod
     def of(cls, report: NeedReport) -> MeasuredNeed:
-        """All of ``report``."""
+        """The need of every block of a report."""
         return cls(
             blocks=tuple(
                 BlockNeed(name=one.name, rank=one.need, low=one.need_low, high=one.need_high)

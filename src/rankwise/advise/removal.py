@@ -42,7 +42,7 @@ class TakenAway:
 
 
 def taken_away(report: Reduction) -> TakenAway:
-    """From the report of a reduction."""
+    """What a reduction removed and what it cost, from its report."""
     share = report.kept_coordinates.after / report.kept_coordinates.before
     what = "cache of keys and values, as one latent per layer" if report.cache_numbers.before else "heads' coordinates"
     texts = report.texts

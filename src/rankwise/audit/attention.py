@@ -7,9 +7,10 @@ also given without the first column, and without rows that see nothing else.
 
 **Fixed or content.** Over texts t of one length, with U the uniform matrix of the mask,
 ``mean_t |A_t - U|^2 = |mean A - U|^2 + mean_t |A_t - mean A|^2``: the first part is a pattern of positions, the second
-depends on the text. The share of the first is reported, with the bias of T texts removed (the mean of T matrices still
-holds 1/T of their variance): ``F = max(0, |mean A - U|^2 - S/T)``, ``S = sum_t |A_t - mean A|^2 / (T - 1)``, share
-``F/(F + S)``.
+depends on the text. The share of the first, ``F/(F + S)``, is reported, with the bias of T texts removed (the mean of T
+matrices still holds 1/T of their variance): ``F = max(0, |mean A - U|^2 - S/T)`` with
+``S = sum_t |A_t - mean A|^2 / (T - 1)``.
+
 Texts are run a few at a time (eight, fewer where matrices are large): F and S are taken within each pass, F before it
 is cut at 0, and averaged over passes by their numbers of texts and of degrees of freedom. Passes of one text take no
 part. One text, and uniform attention, have no such share. A measurement, not a theorem.

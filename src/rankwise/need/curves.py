@@ -43,7 +43,7 @@ class CurvePoint:
 
 
 Retriever = Callable[[int], Retrieved]
-"""What forms of a rank bring back."""
+"""The keys that forms of a rank retrieve."""
 
 
 def nested(pool: Pool, questions: CandidateSets, form: Form) -> Retriever:

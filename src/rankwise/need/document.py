@@ -86,7 +86,7 @@ class NeedMeasurement:
     queries: int
     """Number of queries."""
     own_queries: bool
-    """Whether the keys ask for each other; False where queries were given."""
+    """Whether the keys serve as queries too; False where queries were given."""
     candidates: int
     """Keys that a query chooses among."""
     need: int

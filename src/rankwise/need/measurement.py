@@ -82,7 +82,7 @@ def measure_need(
     name: str = "vectors",
     progress: Progress = silent,
 ) -> NeedMeasurement:
-    """Measure ``keys`` [K, D] with ``queries`` [Q, D]; without queries the keys ask for each other."""
+    """Measure ``keys`` [K, D] with ``queries`` [Q, D]; without queries the keys serve as queries too."""
     settings = settings or NeedSettings()
     own = queries is None
     stages = iter(range(1, STAGES + 1))

@@ -127,15 +127,15 @@ class Retrieved:
 
 
 def retrieve(sets: CandidateSets, queries: Float[Tensor, "Q2 R"], keys: Float[Tensor, "K R"]) -> Retrieved:
-    """What the form brings back whose projected queries and keys (of the whole pool) are given."""
+    """The keys that a form retrieves, from its projections of all queries and keys of the pool."""
     asked = sets.asked.repeat_interleave(sets.members.shape[1])
     return retrieved(sets, pair_scores(queries, keys, asked, sets.members.flatten(0, 1)))
 
 
 def retrieved(sets: CandidateSets, scores: Float[Tensor, "P N"]) -> Retrieved:
-    """What is brought back by the scores of all candidates of all questions."""
+    """The keys with the highest scores, from the scores of all candidates of all questions."""
     lost = sets.distances.flatten(0, 1).gather(1, scores.argmax(-1, keepdim=True)).view(sets.members.shape[:2])
-    # equal keys are equal answers, whichever of them came back
+    # equal keys are equal answers, whichever of them is retrieved
     return Retrieved(lost.mean(1), sets.distances.mean((1, 2)), (lost == 0).float().mean(1))
 
 

@@ -130,7 +130,8 @@ def _chosen(path: Path, names: list[str], wanted: str | None) -> str:
 def _require_matrix(name: str, shape: tuple[int, ...]) -> None:
     if len(shape) != 2:
         raise InvalidInputError(
-            f"{name}: expected one vector a row, [rows, dim], got {list(shape)}; reshape(-1, dim) flattens leading axes"
+            f"{name}: expected one vector per row, [rows, dim], got {list(shape)}; "
+            "reshape(-1, dim) flattens leading axes"
         )
     if not 2 <= shape[1] <= LARGEST_DIM:
         raise InvalidInputError(f"{name}: expected vectors of 2 to {LARGEST_DIM} numbers, got {shape[1]}")

@@ -54,12 +54,14 @@ def address_search(
 ) -> Transformer:
     """``len(steps) + 1`` layers of d/r heads (rounded up) of rank r < d that do ``turned_addresses`` and then search.
 
-    Head h sees its own r coordinates P_h, head 0 the address, and all bring the address of what they see. As in
-    ``constructions.linear_scores`` a softmax is linear at a small ``scale`` s, and heads with scores
+    Head h reads its own r coordinates P_h, head 0 those of the address; all heads output the address of the point they
+    attend to. As in ``constructions.linear_scores`` a softmax is linear at a small ``scale`` s, and heads with scores
     ``(s c_h / a_h) <P_h x_i, P_h x_j>`` and outputs a_h / s, where sum a_h = 0, add up to the step, with c_0 = -e and
-    otherwise c_h = b, + O(s). In the last layer every head has the weights ``sm(-beta <z_i, z_j>)`` and brings its own
-    coordinates, ``gain`` times; after a step those of the address are overwritten and answered by 0. Without steps this
-    is one layer whose heads all search in the same r dimensions.
+    otherwise c_h = b, + O(s).
+
+    In the last layer every head has the weights ``sm(-beta <z_i, z_j>)`` and outputs its own coordinates times
+    ``gain``; the coordinates that held the address are 0 in the answer. Without steps this is one layer whose heads all
+    search in the same r dimensions.
     """
     blocks = coordinate_blocks(dim, rank)
     for name, number in (("beta", beta), ("gain", gain), ("scale", scale)):

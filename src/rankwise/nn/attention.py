@@ -30,26 +30,27 @@ from rankwise.nn.rotary import rotated_pair
 class MultiheadAttention(AttentionWeights):
     """``y_i -> (1/A) [ sum_h W_O,h W_V,g X phi_j(s_h <W_Q,h y_i, W_K,g x_j>) + sum of A output biases ]``.
 
-    g = h // (H/G); phi is softmax, or hardmax (one-hot argmax, ties to the lowest index); s_h = e^{beta_h}/sqrt(R)
-    with beta_h = 0, or learned, one scalar a head (``temperature="learned"``). Every projection has a bias
-    (``bias=True``). Weights are stored a head at a time: ``q_weight`` [H, R, D], ``k_weight`` [G, R, C],
-    ``v_weight`` [G, V, C], ``o_weight`` [H, V, D], and ``o_bias`` [A, D]; A = ``average`` (1: the plain sum).
+    g = h // (H/G); phi is softmax, or hardmax (one-hot argmax, ties to the lowest index); s_h = e^{beta_h}/sqrt(R).
+    Weights are stored head by head: ``q_weight`` [H, R, D], ``k_weight`` [G, R, C], ``v_weight`` [G, V, C],
+    ``o_weight`` [H, V, D], and ``o_bias`` [A, D].
 
-    Other options: ``qk_norm`` RMS-normalises every query and key over its R coordinates with one learned gain for
-    all heads; ``rope`` rotates queries and keys (a ``RotarySpec``, a base, or True); ``causal`` lets a query at
-    position i see keys at positions j <= i; ``window`` w lets it see ``|i - j| < w``. ``rank`` may exceed ``dim``.
-    ``score_form`` "block_low_rank" or "monarch" with ``blocks`` gives every head a full-rank form ``W_Q^T W_K`` at a
-    fraction of the weights (``rankwise.nn.structured``); R is then ``spec.score_dim`` in the formula above.
-    ``dropout`` sets that share of the attention weights to zero in training.
+    - ``rank``: R, dim / heads if not given; it may exceed ``dim``.
+    - ``temperature``: beta_h is 0, or one learned number per head ("learned").
+    - ``bias``: every projection has one.
+    - ``average``: A; 1 is the plain sum.
+    - ``qk_norm``: RMS-normalise every query and key over its R coordinates, with one learned gain for all heads.
+    - ``rope``: rotate queries and keys (a ``RotarySpec``, a base, or True).
+    - ``causal``: a query at position i sees keys at positions j <= i; ``window`` w: those with ``|i - j| < w``.
+    - ``score_form``: "block_low_rank" or "monarch" with ``blocks`` gives every head a full-rank form ``W_Q^T W_K`` at
+      a fraction of the weights (``rankwise.nn.structured``); R is then ``spec.score_dim``.
+    - ``dropout``: the share of attention weights that is set to zero in training.
 
-    Gradient of hardmax: it flows through the chosen value and the output map; through the choice there is none,
-    so the weights of queries and keys (and the temperature) receive none, or zeros.
+    Unlike ``torch.nn.MultiheadAttention``: batch comes first, ``mask`` is True where visible, and a query that sees no
+    key yields zeros (no bias either) instead of NaN. Where it saves work, W_Q^T W_K or W_O W_V are multiplied first.
 
-    Unlike ``torch.nn.MultiheadAttention``: batch comes first, ``mask`` is True where visible, a query that sees no key
-    yields zeros (no bias either) instead of NaN, and ``rank`` is dim / heads only where none is given.
-    Whatever the sizes, each projection is one matrix product; where it saves work (large rank) W_Q^T W_K or W_O W_V
-    are multiplied first. The bias of keys adds the same to all scores of a query and cancels; ``k_bias`` (kept for
-    exchange with other libraries) then receives no gradient, elsewhere one that is zero up to rounding.
+    Hardmax passes gradients through the chosen value and the output map, not through the choice: queries, keys and
+    temperature receive none, or zeros. ``k_bias`` adds the same to all scores of a query and cancels; it is kept for
+    exchange with other libraries and receives no gradient, or one that is zero up to rounding.
     """
 
     @overload

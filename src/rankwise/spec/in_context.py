@@ -160,6 +160,6 @@ class InContextSpec(TaskSpec):
 
     @property
     def title(self) -> str:
-        """In-context linear functions of 5 dimensions, 11 examples."""
+        """Title of a run, such as "In-context linear functions of 5 dimensions, 11 examples"."""
         function = self.function.replace("_", " ")
         return f"In-context {function} functions of {self.dim} dimensions, {self.points} examples"

@@ -7,14 +7,18 @@ R and V, feed-forward width F, a layer's forward pass costs::
     2 Q N H (R + V)                         scores and weighted sums
     4 Q W F                                 feed-forward
 
-floating-point operations, an output map 2 Q D^2, a read-in of F features and a read-out of O numbers 2 N D (F + O), and
-nothing else counts. A structured score form has its number of weights for W H R and W G R, its score dimension for R.
-Latent attention projects through its latent of L coordinates instead: 2 N W (H S + L + rope) +
-2 N L H (nope + V) + 2 N W H V, with S = nope + rope for R. Generalised heads with
-scores of width S cost 2 H (N D R + N R S + Q D S) + 2 Q N H S + 2 Q N D. A training step is three forward passes of
-its batch (the backward pass costs two), a validation one. Small models spend most of their time between operations: a
-training step makes about 200 + 600 L calls into torch (counted by timing ours), a validation step a quarter of that.
-Many small heads spend it on their Q N H scores a layer, whose softmax has no matrix product::
+floating-point operations. Other layers:
+
+- output map: 2 Q D^2; read-in of F features and read-out of O numbers: 2 N D (F + O);
+- structured score form: its number of weights for W H R and W G R, its score dimension for R;
+- latent attention, latent of L coordinates: 2 N W (H S + L + rope) + 2 N L H (nope + V) + 2 N W H V for the
+  projections, with S = nope + rope for R;
+- generalised heads with scores of width S: 2 H (N D R + N R S + Q D S) + 2 Q N H S + 2 Q N D.
+
+A training step is three forward passes of its batch (the backward pass costs two), a validation one. Small models spend
+most of their time between operations: a training step makes about 200 + 600 L calls into torch (counted by timing
+ours), a validation step a quarter of that. Many small heads spend it on their Q N H scores per layer, whose softmax has
+no matrix product::
 
     seconds = operations / rate + calls * seconds per call + scores * seconds per score
 

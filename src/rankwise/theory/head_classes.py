@@ -18,7 +18,7 @@ _SAME = 1e-7
 
 @dataclass(frozen=True)
 class HeadClasses:
-    """One representative a class of heads equal up to complement, and where every head belongs."""
+    """One head per class, and the class of every head; heads that are equal or complementary share a class."""
 
     queries: Float[np.ndarray, "M D"]
     keys: Float[np.ndarray, "M D"]

@@ -76,13 +76,15 @@ def optimal_weights(
 ) -> tuple[Vector, float]:
     """The weights a that make ``sum_h a_h head_h`` err least, and that least error.
 
-    ``queries`` and ``keys`` are [H, D]; a head does not depend on their lengths, so rows are normalised. Heads that
-    are the same function ((q, k) and (-q, -k)) share their weight, complements ((q, k) and (q, -k)) are solved as the
-    one direction they span. Up to 2048 distinct heads, in dim 2 up to 8192, the system is solved densely in float64,
-    whatever ``memory`` is (it takes a few times 8 H^2 bytes). Beyond, conjugate gradients (preconditioned with the
-    linear part of the kernel) run on tiles of the kernel until the error is within about ``tolerance`` of the least;
-    tiles are kept while they fit into ``memory`` bytes and computed anew otherwise. The error returned is the error of
-    the weights returned.
+    Heads that are the same function ((q, k) and (-q, -k)) share their weight, complements ((q, k) and (q, -k)) are
+    solved as the one direction they span. Up to 2048 distinct heads, in dim 2 up to 8192, the system is solved densely
+    in float64. Beyond, conjugate gradients, preconditioned with the linear part of the kernel, run on its tiles. The
+    error returned is the error of the weights returned.
+
+    - ``queries``, ``keys``: [H, D]; a head does not depend on their lengths, so rows are normalised.
+    - ``tolerance``: conjugate gradients end when the error is within about this of the least.
+    - ``memory``: bytes for tiles of the kernel, which are computed anew where they do not fit; the dense solution takes
+      a few times 8 H^2 bytes whatever it says.
     """
     if not 0 < tolerance < 1:
         raise InvalidInputError(f"tolerance: expected a number in (0, 1), got {tolerance!r}")

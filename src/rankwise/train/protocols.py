@@ -1,4 +1,4 @@
-"""The two ways in which a point of a figure is trained: ``paper`` as the authors did, ``capacity`` as well as we can.
+"""The two ways in which a point of a figure is trained: ``paper``, the authors' setting, and ``capacity``, ours.
 
 A protocol is a function from a cell to a complete ``RunSpec``. Neither looks at the rank, the heads, the depth, the
 budget or the number of points to decide how to train, so that the points of a curve differ in what the axis says alone.

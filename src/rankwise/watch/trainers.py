@@ -23,7 +23,7 @@ def watch_trainer(trainer: Any, **options: Any) -> Watch:
         """Steps the watch after every optimiser step; the history stays when the training ends."""
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            """Look where it is due."""
+            """Count the step; every so many steps the heads are measured."""
             watch.step()
 
         def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -59,7 +59,7 @@ def lightning_callback(**options: Any) -> Any:
             self.watch = Watch(module, **{"log": log, **options})
 
         def on_train_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:
-            """Look where it is due."""
+            """Count the step; every so many steps the heads are measured."""
             assert self.watch is not None
             self.watch.step()
 
