@@ -16,7 +16,7 @@ _LEARNING_RATE = 3e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rung:
+class Round:
     """One round of the search: ``keep`` shapes of every rank (all if None) are trained ``steps`` steps."""
 
     steps: int
@@ -35,13 +35,13 @@ class Preset:
     batch: int
     held_out: int
     """Pieces of held-out text that a model is judged on."""
-    rungs: tuple[Rung, ...]
+    rounds: tuple[Round, ...]
 
     def with_seeds(self, seeds: int | None) -> Preset:
-        """The last rung with that many seeds."""
+        """The last round with that many seeds."""
         if seeds is None:
             return self
-        return replace(self, rungs=(*self.rungs[:-1], replace(self.rungs[-1], seeds=seeds)))
+        return replace(self, rounds=(*self.rounds[:-1], replace(self.rounds[-1], seeds=seeds)))
 
     def run(self, text: TextSpec, shape: HeadShape, steps: int, seed: int) -> RunSpec:
         """One training."""
@@ -83,7 +83,7 @@ PRESETS = {
         context=16,
         batch=8,
         held_out=64,
-        rungs=(Rung(steps=10, keep=None, seeds=1), Rung(steps=20, keep=1, seeds=2)),
+        rounds=(Round(steps=10, keep=None, seeds=1), Round(steps=20, keep=1, seeds=2)),
     ),
     "laptop": Preset(
         dim=64,
@@ -91,10 +91,10 @@ PRESETS = {
         context=64,
         batch=32,
         held_out=4096,
-        rungs=(
-            Rung(steps=150, keep=None, seeds=1),
-            Rung(steps=400, keep=2, seeds=1),
-            Rung(steps=1200, keep=1, seeds=3),
+        rounds=(
+            Round(steps=150, keep=None, seeds=1),
+            Round(steps=400, keep=2, seeds=1),
+            Round(steps=1200, keep=1, seeds=3),
         ),
     ),
 }
