@@ -1,4 +1,4 @@
-"""Extremes of theory: d = 2 to 10^4, r up to d, H to 10^18; finite, never above the trivial bound, the truncation
+"""Extremes of theory: d up to 10^4, r up to d, H up to 10^18; finite, never above the trivial bound, the truncation
 reported. (That the sums agree with mpmath is tested with the theory, in ``tests/theory/test_bounds.py``.)"""
 
 import math

@@ -119,7 +119,7 @@ def need(
     - ``vectors``: The keys, [keys, dim], as a tensor or array; a .npy or .safetensors file of them; or a model (a
       folder, a .gguf file, or a module of ``transformers``) whose attention inputs on ``text`` or ``tokens`` are
       measured, block by block.
-    - ``queries``: The same for the queries; without them the keys ask for each other.
+    - ``queries``: The same for the queries; without them the keys serve as queries too.
     - ``tensor``: Name of the keys in a file of several tensors.
     - ``query_tensor``: Name of the queries in ``queries``.
     - ``text``: With a model: text files, UTF-8.
@@ -134,7 +134,7 @@ def need(
     - ``similarity``: What near means.
     - ``heads``: Number of heads in the bound for isotropic data that is drawn beside.
     - ``steps``: Steps of training a form; 0 keeps to the SVD.
-    - ``seed``: Of everything random.
+    - ``seed``: Random seed.
     """
     from rankwise.need import NeedSettings, measure_need, need_report
 

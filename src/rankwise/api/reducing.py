@@ -99,13 +99,13 @@ def reduce(
 
     - ``model``: A module of ``transformers`` in memory, a folder with config.json and safetensors, or a .gguf file.
     - ``keep``: Share of the cache (of encoders: of the heads' coordinates) that stays.
-    - ``rank``: Instead: the size of every latent, or the rank of every head.
-    - ``tolerance``: Instead: the smallest share within this cost.
+    - ``rank``: Instead of ``keep``: the size of every latent, or the rank of every head.
+    - ``tolerance``: Instead of ``keep``: the smallest share within this cost.
     - ``method``: Which directions stay.
-    - ``text``: Text files to measure on; without ``calibrate`` their first quarter teaches directions.
-    - ``calibrate``: Text files that teach directions.
+    - ``text``: Text files to measure on; the first quarter is used for calibration unless ``calibrate`` is given.
+    - ``calibrate``: Calibration texts: the directions are chosen on these.
     - ``tokens``: Token ids instead of texts, [texts, tokens], or a file of them.
-    - ``records``: Instead of texts: a file with one record a line.
+    - ``records``: Instead of texts: a file with one record per line.
     - ``tokenizer``: The tokenizer of a module in memory (with ``text``, ``calibrate`` or ``records``).
     - ``download``: Fetch a name that is no path from the Hugging Face hub.
     - ``length``: Tokens of a piece of text; longest record.

@@ -67,24 +67,24 @@ def audit(
             the hub (with --download).
         other: A second model of the same shape, compared with the first head by head.
         config: The config.json of a single safetensors file.
-        q: Name of the query matrix, {layer} for the layer's number; then k and heads are needed too. A name given for
-            q and k alike means one matrix with all three, see order.
+        q: Name of the query matrix, {layer} for the layer's number; needs --k and --heads too. A name given for
+            --q and --k alike means one matrix with all three, see --order.
         k: Name of the key matrix.
         v: Name of the value matrix.
         o: Name of the output matrix.
-        heads: Number of query heads (with q).
-        kv_heads: Number of key and value heads, if fewer (with q).
-        head_dim: Rank of a head, if the matrices do not tell (with q).
-        transposed: The named matrices are stored (in, out) (with q).
-        causal: Tokens of these layers see only what comes before them (with q); all see all if not given.
-        order: Of one matrix with all three (with q): turn (all queries, all keys, all values) or head (per head).
-        norm: Name of the gain of the norm in front, to be folded in (with q).
+        heads: Number of query heads (with --q).
+        kv_heads: Number of key and value heads, if fewer (with --q).
+        head_dim: Rank of a head, if the matrices do not tell (with --q).
+        transposed: The named matrices are stored (in, out) (with --q).
+        causal: Tokens of these layers see only what comes before them (with --q); all see all if not given.
+        order: Of one matrix with all three (with --q): turn, [all queries, keys, values], or head, head by head.
+        norm: Name of the gain of the norm in front, to be folded in (with --q).
         download: Fetch MODEL from the Hugging Face hub if it is no path: owner/name or hf://owner/name.
         text: Text files to run the model on, UTF-8; MODEL must be a folder, a .gguf file, or come by --download.
         tokens: Token ids to run it on instead: JSON, or .npy.
         length: Tokens of a piece of text; 256 if not given.
         pieces: How many pieces of text at most; 8 if not given.
-        output: Also write the report as JSON to this file, for advise and reduce.
+        output: Also write the report as JSON to this file, for advise and report.
         page: The page to look at; its path is the last line (default: named after -o, else audit.html).
         open: Open the page in the browser.
         json: Print the report as one JSON object instead of tables, and write no page.

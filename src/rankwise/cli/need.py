@@ -50,9 +50,9 @@ def need(
 ) -> None:
     """The rank that your vectors need: error and recall of nearest-neighbour search against rank, measured.
 
-    Keys and queries are held out, the forms are fitted on the others: query-weighted SVD and trained on from there,
-    PCA, random projections. Isotropic data of the same dimension stand beside it as the worst case. Error 1 is a key
-    taken at random, 0 the nearest one.
+    Keys and queries are held out, the forms are fitted on the others: an SVD weighted by the queries, then trained
+    further, PCA, random projections. Isotropic data of the same dimension stand beside it as the worst case. Error 1 is
+    a key taken at random, 0 the nearest one.
 
     Example: rankwise need keys.npy --queries queries.npy --target 0.05 --figure need.png
 
@@ -60,7 +60,7 @@ def need(
 
     Args:
         vectors: The keys, one per row: .npy, or .safetensors (see --tensor).
-        queries: The queries, in a file of either kind; without it the keys ask for each other.
+        queries: The queries, in a file of either kind; without it the keys serve as queries too.
         tensor: Name of the keys in a .safetensors file of several tensors (default: keys, or the only one).
         query_tensor: Name of the queries in --queries, or in VECTORS if that is not given.
         model: Instead of VECTORS: a model's folder, a .gguf file or a name on the hub; its attention inputs on --text
@@ -74,9 +74,9 @@ def need(
         candidates: Keys a query chooses among; more make the search harder (default: the paper's 16, fewer where the
             data have no more).
         similarity: What near means: cosine (lengths do not count) or dot.
-        heads: Number of heads in the bound for isotropic data that is drawn beside.
+        heads: Heads in the isotropic bound that the figure shows.
         steps: Steps of training a form; 0 keeps to the SVD.
-        seed: Of everything random.
+        seed: Random seed.
         output: Also write the measurement as JSON to this file, for advise and report.
         figure: Also draw the curves, as PNG at this path.
         page: The page to look at; its path is the last line (default: named after -o, else need.html).

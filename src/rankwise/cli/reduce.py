@@ -49,32 +49,32 @@ def reduce(
     Example: rankwise reduce SmolLM2.gguf --keep 0.5 --text book.txt --out smaller
 
     Decoders get one latent for keys and values per layer, which the cache of generation holds instead of them.
-    Encoders get fewer coordinates per head. Part of the texts teaches which directions matter; the cost is measured
-    on others. Load the result with rankwise.load_reduced("smaller"). The same command continues after an
+    Encoders get fewer coordinates per head. Part of the texts is used for calibration; the cost is measured on
+    others. Load the result with rankwise.load_reduced("smaller"). The same command continues after an
     interruption.
 
     Args:
         model: A folder with config.json and safetensors, a .gguf file (extra gguf), or a name on the hub (with
             --download).
         keep: Share of the cache (of encoders: of the heads' coordinates) that stays.
-        rank: Instead: the size of every latent, or the rank of every head.
-        tolerance: Instead: the smallest share with at most so many percent more perplexity or changed neighbours.
+        rank: Instead of --keep: the size of every latent, or the rank of every head.
+        tolerance: Instead of --keep: the smallest share that costs at most this percentage of perplexity or neighbours.
         method: Which directions stay: by what they do to the loss, by activations, or by weights alone (no texts).
         uniform: The same share in every layer and head, not more where it is worth more.
-        text: Text files, UTF-8, to measure on; without --calibrate their first quarter teaches directions.
-        calibrate: Text files that teach directions.
+        text: Text files, UTF-8, to measure on; the first quarter is used for calibration unless --calibrate is given.
+        calibrate: Calibration texts: the directions are chosen on these.
         tokens: Token ids instead of texts: JSON, or .npy.
-        records: Instead of texts: a file with one record a line; whole sequences, padded and masked.
+        records: Instead of --text: a file with one record per line; whole sequences, padded and masked.
         length: Tokens of a piece of text; longest record.
         pieces: How many pieces or records at most.
-        every: Use every so-manieth piece of --text.
+        every: Use every N-th piece of --text.
         calibration: How many pieces of --calibrate, spread evenly over it.
-        heal: Minutes to train the new factors against the original model, on all texts that teach.
-        heal_tokens: Instead: how many tokens to train them on, with the same result on every run.
+        heal: Minutes to train the new factors against the original model, on the calibration texts.
+        heal_tokens: Instead of --heal: how many tokens to train them on, with the same result on every run.
         context: Tokens before generation is measured; 0 leaves it out.
-        recall: Try whether the model still copies from its context.
+        recall: Leave out the test of copying from the context.
         format: What --out holds: latents, for rankwise.load_reduced, or a DeepSeek-V2 that transformers loads alone.
-        frontier: Measure all methods at several shares.
+        frontier: Also measure all three methods at 75, 50, 37.5 and 25 % kept.
         out: A new folder for the reduced model.
         download: Fetch MODEL from the Hugging Face hub if it is no path: owner/name or hf://owner/name.
         figure: Also draw the frontier: this name with .png, .svg and .csv (extra report; needs --frontier).

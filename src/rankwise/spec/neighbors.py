@@ -130,7 +130,7 @@ class NeighborSpec(TaskSpec):
 
     @property
     def vectors(self) -> int:
-        """How many vectors an example holds: the points and the queries that are not points."""
+        """The number of vectors in an example: the points and the queries that are not points."""
         return self.points + (self.queries or 0)
 
     @property

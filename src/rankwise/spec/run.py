@@ -82,7 +82,7 @@ class RunSpec:
         if numbers > _MAX_NUMBERS_A_BATCH:
             raise InvalidInputError(
                 f"optim.batch: expected at most {_MAX_NUMBERS_A_BATCH:.0e} numbers a batch, got {numbers:.2e} from "
-                f"batch = {self.optim.batch}, {self.task.vectors} vectors an example, dim = {model.dim}"
+                f"batch = {self.optim.batch}, {self.task.vectors} vectors per example, dim = {model.dim}"
             )
 
     def parameters(self) -> int:

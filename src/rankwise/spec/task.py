@@ -48,7 +48,7 @@ class TaskSpec(ABC):
 
     @property
     def vectors(self) -> int:
-        """How many vectors an example holds."""
+        """The number of vectors in an example."""
         return self.tokens
 
     @property

@@ -24,7 +24,7 @@ from rankwise.models.files.source import ModelSource, open_model
 from rankwise.models.running.tokenizer import find_tokenizer
 
 Objective = Literal["causal", "masked", "embedding"]
-"""What the model was trained for: the next token, a hidden token, or a vector a text."""
+"""What the model was trained for: the next token, a hidden token, or a vector per text."""
 
 _OBJECTIVES: tuple[tuple[str, Objective], ...] = (
     ("CausalLM", "causal"),

@@ -96,7 +96,7 @@ class _Worker:
 class LocalEngine:
     """``workers`` processes that call ``entry``; see ``protocol.Engine``.
 
-    ``log_dir`` takes one log file a worker. ``memory_limit`` in bytes bounds each worker's address space, so that a
+    ``log_dir`` takes one log file per worker. ``memory_limit`` in bytes bounds each worker's address space, so that a
     greedy run fails alone. ``grace`` is how long a run may take to checkpoint once asked to stop.
     """
 
