@@ -17,8 +17,7 @@ def models(*, config: str | None = None, download: bool = False, json: bool = Fa
     """Published transformer shapes, 2017-2025: rank, heads and what they cost.
 
     H r / d is 1 in the standard scaling; above 1, all heads together have more query coordinates than a token has.
-    4rHd counts the attention weights of a layer as the paper does, every head with its own queries, keys, values and
-    outputs. The JSON object names the source of every row.
+    The JSON object has more columns, and names the source of every row.
 
     Example: rankwise models --config config.json
 
@@ -41,16 +40,12 @@ def models(*, config: str | None = None, download: bool = False, json: bool = Fa
 
 @dataclass(frozen=True)
 class _Column:
-    """One fact about a model: its name in JSON, its title in the table, how to read it off and how to write it.
-
-    ``spare`` columns give way on a narrow terminal.
-    """
+    """One fact about a model: its name in JSON, its title if the table shows it, how to read it off and to write it."""
 
     key: str
-    title: str
+    title: str | None
     value: Callable[[ModelShape], Any]
     text: Callable[[Any], str] = str
-    spare: bool = False
 
 
 def _grouped(number: int) -> str:
@@ -79,19 +74,19 @@ _COLUMNS = (
     _Column("year", "year", lambda shape: shape.year),
     _Column("name", "model", lambda shape: shape.name),
     _Column("dim", "d", lambda shape: shape.dim, _grouped),
-    _Column("layers", "L", lambda shape: shape.layers),
-    _Column("mlp_ratio", "w", lambda shape: shape.mlp_ratio, "{:.3g}d".format),
-    _Column("mlp_depth", "D", lambda shape: shape.mlp_depth),
+    _Column("layers", None, lambda shape: shape.layers),
+    _Column("mlp_ratio", None, lambda shape: shape.mlp_ratio),
+    _Column("mlp_depth", None, lambda shape: shape.mlp_depth),
     _Column("rank", "r", lambda shape: shape.rank),
-    _Column("value_rank", "r2", lambda shape: shape.value_rank),
+    _Column("value_rank", None, lambda shape: shape.value_rank),
     _Column("heads", "H", lambda shape: shape.heads),
-    _Column("kv_heads", "kv", lambda shape: shape.kv_heads if shape.latent is None else None),
-    _Column("rank_share", "Hr/d", lambda shape: shape.rank_share, "{:.3g}".format),
-    _Column("parameters_per_layer", "4rHd", lambda shape: shape.parameters, short),
-    _Column("stored_parameters_per_layer", "stored", lambda shape: shape.stored_parameters, short, spare=True),
-    _Column("kv_cache_bytes_per_token", "KV B/\ntoken", lambda shape: shape.kv_bytes_per_token, short),
-    _Column("lower_bound", "error\n>=", lambda shape: _lower_bound(shape, "scaled_identity"), _share),
-    _Column("lower_bound_any_values", "any\nvalues", lambda shape: _lower_bound(shape, "any"), _share, spare=True),
+    _Column("kv_heads", None, lambda shape: shape.kv_heads if shape.latent is None else None),
+    _Column("rank_share", "H r/d", lambda shape: shape.rank_share, "{:.3g}".format),
+    _Column("parameters_per_layer", None, lambda shape: shape.parameters),
+    _Column("stored_parameters_per_layer", None, lambda shape: shape.stored_parameters),
+    _Column("kv_cache_bytes_per_token", "KV bytes\nper token", lambda shape: shape.kv_bytes_per_token, short),
+    _Column("lower_bound", None, lambda shape: _lower_bound(shape, "scaled_identity")),
+    _Column("lower_bound_any_values", "error\nat least", lambda shape: _lower_bound(shape, "any"), _share),
 )
 
 
@@ -100,12 +95,11 @@ def _print_table(shapes: list[ModelShape], yours: ModelShape | None) -> None:
     from rich.text import Text
 
     out = console()
-    roomy = out.width >= 110
-    columns = [column for column in _COLUMNS if roomy or not column.spare]
-    table = Table(box=None, padding=(0, 2 if roomy else 1, 0, 0), header_style="bold")
+    columns = [column for column in _COLUMNS if column.title is not None]
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
         name = column.key == "name"
-        table.add_column(column.title, justify="left" if name else "right", no_wrap=not name, overflow="fold")
+        table.add_column(column.title or "", justify="left" if name else "right", no_wrap=not name, overflow="fold")
     for shape in shapes:
         values = [(column, column.value(shape)) for column in columns]
         cells = [Text("-" if value is None else column.text(value)) for column, value in values]
@@ -114,8 +108,7 @@ def _print_table(shapes: list[ModelShape], yours: ModelShape | None) -> None:
         table.add_row(*cells, style="bold reverse" if shape is yours else None)
     out.print(table)
     out.print(Text(f"\n{_LEGEND}"))
-    out.print(Text(f"\n{_RANK_SHARE}"))
-    out.print(Text(f"\n{_BOUND}"))
+    out.print(Text(_BOUND))
     if yours is not None and yours.latent is not None:
         out.print(Text(_LATENT.format(yours.latent.keyvalue, yours.latent.rope)))
     if yours is not None and yours.note is not None:
@@ -123,22 +116,12 @@ def _print_table(shapes: list[ModelShape], yours: ModelShape | None) -> None:
 
 
 _LEGEND = (
-    "d dim, L layers, w and D width and depth of the MLP, r and r2 rank of a head's query-key and output-value maps, "
-    "H heads, kv heads with keys and values of their own. 4rHd: attention weights of a layer if no head shares any; "
-    "stored: those it has. KV: keys and values of one token in all layers, 2 bytes per number."
-)
-_RANK_SHARE = (
-    "Hr/d above 1: all heads together have more query coordinates than a token has. That costs more than 4d^2 weights, "
-    "fewer where heads share keys or a latent, and hardly lowers the bound (DeepSeek-V3: 3.43, .182) while H(r/d)^3 is "
-    "small."
+    "d dimension, r rank of a head, H heads. H r/d above 1: all heads together have more query coordinates than a "
+    "token has. KV: keys and values of one token in all layers, 2 bytes per number."
 )
 _BOUND = (
-    "error >=: no layer of H heads of rank r finds the nearer of two points with a smaller squared error (.5 without "
-    "any head, 0 with one of rank d), the value matrices being multiples of the identity, or any. At H = d/r it is "
-    "(1 - eta_1^2)/2, about .18, whatever r is (well below d): the standard scaling buys the linear part and nothing "
-    "more. PaLM, with 2d/3r heads, falls short of even that (.288). It is no verdict on a model: proved for isotropic "
-    "points and one layer, while real keys lie in fewer dimensions and layers add up. Heads that share keys count one "
-    "by one, which keeps the bound true, if not the sharpest."
+    "error at least: no layer of H heads of rank r finds the nearer of two isotropic points with a smaller squared "
+    "error (rankwise bound); real keys lie in fewer dimensions and layers add up, so it is no verdict on a model."
 )
 _LATENT = "Latent attention: all heads read their keys and values from {} numbers and one rotary key of {}."
 
