@@ -42,6 +42,7 @@ _RULES = {
     r"(?:\.\d+|\d %) of (?:the|their|its) plateau\b": "of the barrier",
 }
 LONGEST_README = 900
+LONGEST_PARAGRAPH = 5
 PRESETS = ("smoke", "laptop", "full")
 MOST_COLUMNS, MOST_ROWS, MOST_NUMBERS = 5, 8, 4
 QUESTIONS = ("rank", "heads", "depth", "need", "saturation", "audit")
@@ -79,6 +80,20 @@ def test_docstrings_and_comments_use_ordinary_words():
     sources = [path for path in sorted((ROOT / "src").rglob("*.py")) if not {"reduce", "recipes"} & set(path.parts)]
     assert len(sources) > 200
     assert [line for path in sources for line in findings(path)] == []
+
+
+def paragraphs_of(path):
+    """The paragraphs and list items of all docstrings of a file, without tables."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = (ast.get_docstring(node) or "").split("\nArgs:\n")[0]
+            yield from (part for part in re.split(r"\n\s*\n|\n(?=\s*[-*] )", text) if not part.startswith("==="))
+
+
+def test_no_paragraph_of_a_docstring_is_long():
+    sources = [path for path in sorted((ROOT / "src").rglob("*.py")) if "recipes" not in path.parts]
+    long = [part for path in sources for part in paragraphs_of(path) if part.count("\n") >= LONGEST_PARAGRAPH]
+    assert long == []
 
 
 def test_the_rules_find_what_they_are_for(tmp_path):
