@@ -45,7 +45,7 @@ LONGEST_README = 900
 LONGEST_PARAGRAPH = 5
 PRESETS = ("smoke", "laptop", "full")
 MOST_COLUMNS, MOST_ROWS, MOST_NUMBERS = 5, 8, 4
-QUESTIONS = ("rank", "heads", "depth", "need", "saturation", "audit")
+QUESTIONS = ("rank", "heads", "depth", "need", "saturation", "audit", "select")
 WRITTEN = [path for path in PAGES if path.name != "LOG.md" and "-laptop" not in path.name and path.name != "reduce.md"]
 _NUMBER = re.compile(r"(?<![\w.^])(?:\d[\d,]*\.?\d*|\.\d+)(?!\w)")
 
