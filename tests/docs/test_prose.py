@@ -20,7 +20,7 @@ PAGES = [
 _COUNTED = (
     "seconds?|ms|us|ns|bytes|bits|nats|tokens|steps|runs|numbers?|operations|queries|heads|epochs|minutes|rows?|"
     "parameters|errors|columns?|values|one|two|three|seeds|records?|vectors?|pages?|files?|scalars?|dollars|megabytes|"
-    "representatives?|ideas?|scores"
+    "representatives?|ideas?|scores|threads?|workers?|lists?|means?|GFLOP/s"
 )
 _UNITS = (
     "run|token|query|step|call|key head|head|layer|second|example|row|epoch|worker|score|seed|file|line|hour|byte|text|"

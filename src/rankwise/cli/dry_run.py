@@ -66,7 +66,7 @@ def show_plan(plan: Plan, store: Path, *, workers: int | None, json: bool, retry
         f"{len(plan.runs)} runs{equal}, {len(left)} to do: about {duration(seconds)} with {seats} workers\n"
         f"time = operations / rate + calls * {rate.call_seconds * 1e6:.1f} us + scores * "
         f"{rate.score_seconds * 1e9:.1f} ns (formulas: rankwise.sweep.run_time)\n"
-        f"rate = {rate.flops / 1e9:.1f} GFLOP/s a worker: {rate.source}"
+        f"rate = {rate.flops / 1e9:.1f} GFLOP/s per worker: {rate.source}"
     )
     out = console()
     out.print(table)

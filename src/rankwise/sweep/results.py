@@ -1,4 +1,4 @@
-"""The store as a table: one row per run, one column a key of its spec and of its result."""
+"""The store as a table: one row per run, one column per key of its spec and of its result."""
 
 from __future__ import annotations
 

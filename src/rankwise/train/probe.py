@@ -15,7 +15,7 @@ from rankwise.measure import attention_ranks
 from rankwise.tasks import Batch, TokenBatch
 
 Snapshot = dict[str, list[list[float]]]
-"""By name of the rank, one list a layer with one mean a head."""
+"""By name of the rank, one list per layer with one mean per head."""
 
 
 def probe_steps(steps: int) -> frozenset[int]:

@@ -1,6 +1,6 @@
 """Runs on this machine: persistent one-thread worker processes, as many as cores, that take jobs in turn.
 
-One thread a worker and one worker a core beats one process with many threads on matrices of this size, and makes a
+One thread per worker and one worker per core beats one process with many threads on matrices of this size, and makes a
 run's arithmetic independent of how many run beside it. Workers start when there is a job for them, so a sweep of three
 runs starts three at most. The driver talks to them in JSON lines over pipes, from one thread.
 """
