@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass, make_dataclass
 from functools import wraps
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
+
+_NAMED = inspect.Parameter.KEYWORD_ONLY
 
 
 def with_shown_names(command: Callable[..., None]) -> Callable[..., None]:
@@ -22,13 +25,21 @@ def with_shown_names(command: Callable[..., None]) -> Callable[..., None]:
 
     del named.__wrapped__  # whose annotations are the old ones
     named.__annotations__ = shown
-    parameters = [one.replace(annotation=shown[name]) for name, one in signature.parameters.items()]
+    parameters = [_replaced(one, shown[name]) for name, one in signature.parameters.items()]
     named.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return named
 
 
+def _replaced(one: inspect.Parameter, hint: Any) -> inspect.Parameter:
+    group = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    default = group(**vars(one.default)) if is_dataclass(one.default) else one.default
+    return one.replace(annotation=hint, default=default)
+
+
 def _shown(one: inspect.Parameter, hint: Any) -> Any:
     kind, *others = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    if isinstance(kind, type) and is_dataclass(kind):
+        return Annotated[(_with_shown_fields(kind), *others)]
     named: dict[str, Any] = {}
     if tyro.conf.Positional in others:
         named["metavar"] = f"[{one.name.upper()}]" if one.default is None else one.name.upper()
@@ -39,6 +50,14 @@ def _shown(one: inspect.Parameter, hint: Any) -> Any:
     if one.default is None or isinstance(one.default, bool) or one.default == ():
         named["help_behavior_hint"] = ""
     return Annotated[hint, tyro.conf.arg(**named)] if named else hint
+
+
+def _with_shown_fields(group: type[Any]) -> type[Any]:
+    """The same options in a class of their own, so that ``group`` stays as it is."""
+    hints = get_type_hints(group)
+    options = [inspect.Parameter(one.name, _NAMED, default=one.default) for one in fields(group)]
+    shown = [(one.name, _shown(one, hints[one.name]), one.default) for one in options]
+    return make_dataclass(group.__name__, shown, bases=(group,), frozen=True, kw_only=True)
 
 
 def _type_name(kind: Any) -> str:
