@@ -20,7 +20,7 @@ def test_the_kept_results_draw(name):
     if len(document["measurements"]) == 1:
         best = [point["error"] for point in first["curves"]["best"]]
         assert list(drawn["best form found"].get_ydata()) == best
-        assert right.get_ylabel() == "recall of the nearest key"
+        assert right.get_title() == "Recall of the nearest key"
     else:
         blocks = [str(block) for block in range(6)]
         assert set(blocks) <= set(drawn)
