@@ -74,8 +74,10 @@ def fixed(*, follows_effective, **options):
 
 def test_what_the_needed_rank_follows_is_said():
     lines = FIGURE.reading(FIGURE.presets["laptop"], fixed(follows_effective=True))
-    assert lines[0] == "alpha = 0: rank 16 has half the linear error, 0.50 of d_eff."
-    assert lines[-1].endswith("rank / d_eff by 1: by this measure the need follows d_eff more closely.")
+    assert lines[0] == "alpha = 0: rank 16 has half the linear error, 0.50 of the participation ratio."
+    assert lines[-1].endswith(
+        "rank / participation ratio by 1: by this measure the need follows the participation ratio more closely."
+    )
     assert "follows d more" in FIGURE.reading(FIGURE.presets["laptop"], fixed(follows_effective=False))[-1]
     low = fixed(follows_effective=True, only=("rank=2,4",))
     assert "half the linear error is not crossed" in FIGURE.reading(FIGURE.presets["laptop"], low)[0]

@@ -61,7 +61,7 @@ def test_reading_and_picture_from_fixed_numbers():
     points = points_from(
         FIGURE, "smoke", lambda run: 0.8 / run.model.rank, lambda run: {"of_linear": 2.0 / run.model.rank}
     )
-    words = "Bias 1: of the best linear predictor's error there remains 0.5 at rank d/2 and 0.22 at rank d + 1."
+    words = "Bias 1: of the best linear predictor's error, 0.5 at rank d/2 and 0.22 at rank d + 1 is left."
     assert FIGURE.reading(FIGURE.presets["smoke"], points)[1] == words
     errors, relative = FIGURE.picture(FIGURE.presets["smoke"], points).draw().axes
     assert errors.xaxis_inverted()

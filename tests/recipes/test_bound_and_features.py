@@ -37,10 +37,10 @@ def test_heads_below_the_bound_are_a_bug(monkeypatch):
         bound.FIGURE.compute(settings)
 
 
-def test_the_plateau_and_the_standard_scaling(bounds):
+def test_the_level_and_the_standard_scaling(bounds):
     standard = {(mark["dim"], mark["rank"]): mark for mark in select(bounds, kind="standard")}
-    assert (standard[8, 1]["plateau"], standard[64, 1]["plateau"]) == pytest.approx((0.161, 0.179), abs=5e-4)
-    assert standard[64, 1]["bound"] == pytest.approx(standard[64, 1]["plateau"], abs=2e-4)
+    assert (standard[8, 1]["level"], standard[64, 1]["level"]) == pytest.approx((0.161, 0.179), abs=5e-4)
+    assert standard[64, 1]["bound"] == pytest.approx(standard[64, 1]["level"], abs=2e-4)
     assert standard[64, 1]["log10_heads_required"] == pytest.approx(7.366, abs=1e-3)
     lines = {key: [m["bound"] for m in select(bounds, kind="line", dim=key[0], rank=key[1])] for key in standard}
     for line in lines.values():

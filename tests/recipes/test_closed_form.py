@@ -72,11 +72,11 @@ def test_barrier() -> None:
             expected = [mark["expected"] for mark in line if "expected" in mark]
             assert len(expected) == (4 if "unit" in panel else 3)
             assert expected == sorted(expected)
-            assert expected[-1] <= line[0]["plateau"]
+            assert expected[-1] <= line[0]["barrier"]
     for mark in marks:
         if "simulated" in mark and "expected" in mark:
-            assert abs(mark["simulated"] - mark["expected"]) < 4 * mark["simulated_se"] + 0.02 * mark["plateau"]
-    assert select(marks, panel="causal mask", length=64)[0]["plateau"] == pytest.approx(65 / 128)
+            assert abs(mark["simulated"] - mark["expected"]) < 4 * mark["simulated_se"] + 0.02 * mark["barrier"]
+    assert select(marks, panel="causal mask", length=64)[0]["barrier"] == pytest.approx(65 / 128)
     assert select(marks, panel="full mask", length=64)[0]["saturation_dim"] == 32
     assert_presented(barrier.FIGURE, settings, marks)
 

@@ -46,7 +46,7 @@ def test_reading_and_drawing_from_fixed_numbers(monkeypatch):
     assert lines[0].endswith(": 0.031 with 4 points and 0.031 with 256.")
     assert lines[1] == "Half rank, trained with 256 points: 0.016 when tested with 1024."
     assert lines[3] == "Full rank, trained with 256 points: 0.008 when tested with 1024."
-    assert lines[4] == "An exact head as soft as full rank has 0.01 there."
+    assert lines[4] == "An exact head with the same temperature as full rank has 0.01 there."
     figure = FIGURE.picture(FIGURE.presets["full"], found).draw()
     assert [axes.get_title() for axes in figure.axes[1:]] == [f"trained with {n} points" for n in (4, 16, 64, 256)]
     crosses = [line for line in figure.axes[0].lines if line.get_marker() == "x" and len(line.get_xdata())]

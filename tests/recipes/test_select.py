@@ -69,6 +69,6 @@ def test_trained_reading_and_picture_from_fixed_numbers():
     points = points_from(select_trained.FIGURE, "laptop", lambda run: 0.5 if run.model.rank < 20 else 0.005)
     lines = select_trained.FIGURE.reading(settings, points)
     assert lines[0] == "16 fixed codes: rank 20 learns to be wrong in at most 1 %."
-    assert lines[2] == "16 new codes: of hand-built heads, rank 20 is."
+    assert lines[2] == "16 new codes: of hand-built heads, rank 20 is wrong in at most 1 %."
     figure = select_trained.FIGURE.picture(settings, points).draw()
     assert [axes.get_title() for axes in figure.axes] == ["$N = 16$", "$N = 128$"]

@@ -1,4 +1,4 @@
-"""One file a figure: which runs it needs, what they cost, how it is drawn."""
+"""One file per figure: which runs it needs, what they cost, how it is drawn."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Points that are not isotropic: does the needed rank follow d, or the intrinsic dimension of the data?
+"""Points that are not isotropic: does the needed rank follow d, or the participation ratio of the data?
 
     rankwise reproduce anisotropic
     rankwise reproduce anisotropic --vectors glove.npy
@@ -66,7 +66,7 @@ class _Anisotropic(TrainedFigure[Sizes]):
         yield {"effective_dim": effective, "linear_error": linear, "of_linear": trained.result["error"] / linear}
 
     def reading(self, settings: Sizes, points: Sequence[Point]) -> list[str]:
-        """The needed rank as a share of d_eff, and whether it varies less than that of d."""
+        """The needed rank as a share of the participation ratio, and whether it varies less than that of d."""
         lines, of_dim, of_effective = [], [], []
         for data, own in _by_data(points).items():
             needed = first_crossing({point["rank"]: point.mean("of_linear") for point in own}, _LEVEL)
@@ -75,13 +75,14 @@ class _Anisotropic(TrainedFigure[Sizes]):
                 continue
             of_dim.append(needed / own[0]["dim"])
             of_effective.append(needed / _effective(own[0]))
-            lines.append(f"{data}: rank {needed:.3g} has half the linear error, {of_effective[-1]:.2f} of d_eff.")
+            share = f"{of_effective[-1]:.2f} of the participation ratio"
+            lines.append(f"{data}: rank {needed:.3g} has half the linear error, {share}.")
         if len(of_dim) > 1:
             by_dim, by_effective = (max(found) / min(found) for found in (of_dim, of_effective))
-            nearer = "d_eff" if by_effective < by_dim else "d"
+            nearer = "the participation ratio" if by_effective < by_dim else "d"
             lines.append(
-                f"Over the data, rank / d varies by a factor {by_dim:.2g} and rank / d_eff by {by_effective:.2g}: "
-                f"by this measure the need follows {nearer} more closely."
+                f"Over the data, rank / d varies by a factor {by_dim:.2g}, rank / participation ratio by "
+                f"{by_effective:.2g}: by this measure the need follows {nearer} more closely."
             )
         return lines
 

@@ -72,7 +72,7 @@ class _Biased(TrainedFigure[Sizes]):
         for bias, own in lines_of(points, "bias").items():
             found = {name: select(own, rank=rank) for name, rank in telling.items()}
             left = [f"{one[0].mean('of_linear'):.2g} at rank {name}" for name, one in found.items() if one]
-            lines.append(f"Bias {bias:g}: of the best linear predictor's error there remains {' and '.join(left)}.")
+            lines.append(f"Bias {bias:g}: of the best linear predictor's error, {' and '.join(left)} is left.")
         return lines
 
     def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:

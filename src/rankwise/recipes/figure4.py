@@ -78,7 +78,11 @@ class _Figure4(TrainedFigure[Sizes]):
                 found = point.mean("tested_error")
                 lines.append(f"{name} rank, trained with {many} points: {found:.2g} when tested with {most}.")
         exact = _exact_heads(points).get(many)
-        return [*lines, f"An exact head as soft as full rank has {exact[most]:.2g} there."] if exact else lines
+        return (
+            [*lines, f"An exact head with the same temperature as full rank has {exact[most]:.2g} there."]
+            if exact
+            else lines
+        )
 
     def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
         """Left the paper's picture; then a panel for every number of points in training, against the number tested."""

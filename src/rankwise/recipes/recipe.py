@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -73,7 +75,9 @@ class Recipe(ABC, Generic[S]):
         done, stem = self.present(preset, points), out / f"{self.name}-{preset}"
         files = save_figure(self.picture(self.settings(preset), points).draw(), stem)
         lines = "\n".join(f"- {line}" for line in done.reading)
-        page = f"# {stem.name}\n\n![{stem.name}]({stem.name}.png)\n\n{lines}\n\n"
+        first = (sys.modules[type(self).__module__].__doc__ or self.name).splitlines()[0]
+        title = re.split(r"(?<=[.?]) ", first)[0].rstrip(".").replace("``", "`")
+        page = f"# {title}\n\n![{self.name}]({stem.name}.png)\n\n{lines}\n\n"
         page += f"Numbers: [{stem.name}.csv]({stem.name}.csv). Made by `{command}`.\n"
         texts = {".csv": csv_text(rows), ".md": page}
         written = [write_whole(out / f"{stem.name}{end}", text.encode()) for end, text in texts.items()]

@@ -68,7 +68,9 @@ class _SelectTrained(TrainedFigure[Sizes]):
             for kind, line in lines_of(own, "kind").items():
                 found = _first({point["rank"]: point.error for point in line})
                 lines.append(f"{codes} {kind} codes: {found} learns to be wrong in at most 1 %.")
-            lines.append(f"{codes} new codes: of hand-built heads, {_first(settings.closed(codes))} is.")
+            lines.append(
+                f"{codes} new codes: of hand-built heads, {_first(settings.closed(codes))} is wrong in at most 1 %."
+            )
         return lines
 
     def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:

@@ -87,7 +87,7 @@ class _Structured(TrainedFigure[Sizes]):
             for point in [p for p in select(context, weights=plain["weights"]) if p is not plain]:
                 lines.append(f"In context, {compared(point, plain, 'Structure wins', 'Low rank wins', shape_of)}")
         whole = [f"{shape_of(point)} {point.told()}" for point in context if _is_whole(point)]
-        return [*lines, f"In context, full rank: {', '.join(whole)}."] if whole else lines
+        return [*lines, *(f"In context, full rank: {one}." for one in whole)]
 
     def picture(self, settings: Sizes, points: Sequence[Point]) -> Picture:
         """One panel per number of heads, and one for the other task."""

@@ -4,10 +4,12 @@
 
 Every point is the hand-built network ``address_search``, d/r heads of rank r in each layer, on fresh data: how often
 the point its last layer looks at most is the farthest one, and the squared error of its answer. Its few numbers (two
-per step, beta and gain) are fitted. To expect: one layer is right as often as r of d dimensions tell; several layers
-turn their addresses towards the leading eigenvectors of the points' Gram matrix, N x N, so that the rank competes with
-the number of points, not with d. The limit is the best matrix of rank r for these points (Eckart and Young), which is
-the whole Gram matrix at r = N. The network is ours, and so is what it says of depth: measurements, not a theorem.
+per step, beta and gain) are fitted.
+
+To expect: one layer is right as often as r of d dimensions tell; several layers turn their addresses towards the
+leading eigenvectors of the points' Gram matrix, N x N, so that the rank competes with the number of points, not with d.
+The limit is the best matrix of rank r for these points (Eckart and Young), which is the whole Gram matrix at r = N. The
+network is ours, and so is what it says of depth: measurements, not a theorem.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     rankwise reproduce barrier --preset laptop        (smoke: 5 s; laptop: 1 minute on one core)
 
 Three panels, full mask, causal mask, and full mask with unit-norm keys; one line per sequence length by quadrature
-(``expected_hardmax_rank``), points by simulation, a star where 90 % of the plateau is reached. To expect: no line rises
+(``expected_hardmax_rank``), points by simulation, a star where 90 % of the barrier is reached. To expect: no line rises
 above 1 - 1/e of the length (full) or 1/2 (causal); longer sequences need larger heads to come near; with unit keys a
 handful of dimensions suffice at any length.
 """
@@ -39,29 +39,29 @@ class Settings:
 class _Barrier(ComputedFigure[Settings]):
     """Hardmax rank against the head dimension, for several lengths, under two masks and with unit keys.
 
-    Ranks are shares of the length: ``expected`` by quadrature, ``simulated``, and their ``plateau`` at large head
+    Ranks are shares of the length: ``expected`` by quadrature, ``simulated``, and their ``barrier`` at large head
     dimensions; ``saturation_dim`` is the head dimension that reaches 90 % of it.
     """
 
     name = "barrier"
-    columns = ("panel", "length", "plateau", "saturation_dim", "expected")
+    columns = ("panel", "length", "barrier", "saturation_dim", "expected")
 
     def parts(self, settings: Settings) -> Iterator[tuple[str, int]]:
         return ((panel, length) for panel in PANELS for length in settings.lengths)
 
     def rows(self, settings: Settings, panel: str, length: int) -> Iterator[Row]:
         mask, keys = PANELS[panel]
-        enough, plateau = saturation_dim(length, mask=mask, keys=keys).value, hardmax_rank_mean(length, mask) / length
+        enough, barrier = saturation_dim(length, mask=mask, keys=keys).value, hardmax_rank_mean(length, mask) / length
         trials = max(4, settings.tokens // length)
         for size in sorted({*settings.head_dims, *settings.simulated_dims}):
             ranks: dict[str, Value] = {}
-            # for Gaussian keys of 2 or 3 dimensions the quadrature's closure is off by up to 5 % of the plateau
+            # for Gaussian keys of 2 or 3 dimensions the quadrature's closure is off by up to 5 % of the barrier
             if size >= 4 or keys == "unit":
                 ranks["expected"] = expected_hardmax_rank(length, size, mask, keys=keys) / length
             if size in settings.simulated_dims:
                 found = simulate_hardmax_rank(length, size, mask, keys=keys, trials=trials, seed=length + size)
                 ranks |= estimated("simulated", found, unit=length)
-            known: dict[str, Value] = {"plateau": plateau, "saturation_dim": enough}
+            known: dict[str, Value] = {"barrier": barrier, "saturation_dim": enough}
             yield {"panel": panel, "length": length, "head_dim": size, **known, **ranks}
 
     def tabled(self, points: Sequence[Point]) -> list[Point]:
@@ -77,8 +77,8 @@ class _Barrier(ComputedFigure[Settings]):
                 [line[0] for line in lines_of(own, "length").values()],
                 dots("black", "*", markersize=10, zorder=4),
             )
-            enough, ninety = [end["saturation_dim"] for end in ends], [0.9 * end["plateau"] for end in ends]
-            series.append(Series(label="90 % of plateau", x=enough, y=ninety, style=star))
+            enough, ninety = [end["saturation_dim"] for end in ends], [0.9 * end["barrier"] for end in ends]
+            series.append(Series(label="90 % of barrier", x=enough, y=ninety, style=star))
             panels.append(
                 Panel(
                     title=panel,
@@ -94,10 +94,10 @@ class _Barrier(ComputedFigure[Settings]):
 
     def reading(self, settings: Settings, points: Sequence[Point]) -> list[str]:
         both = [point for point in points if "simulated" in point and "expected" in point]
-        worst = max(abs(point["simulated"] - point["expected"]) / point["plateau"] for point in both)
+        worst = max(abs(point["simulated"] - point["expected"]) / point["barrier"] for point in both)
         return [
             "Means of random heads: single draws scatter around them, and trained heads are free of both levels.",
-            f"Quadrature and simulation differ by at most {100 * worst:.1f} % of the plateau, noise included.",
+            f"Quadrature and simulation differ by at most {100 * worst:.1f} % of the barrier, noise included.",
         ]
 
 

@@ -4,10 +4,11 @@
 
 Two orthogonal points, one layer. Lines are LB(d, r, H) of ``error_lower_bound`` for scaled-identity values, our sharp
 form of the bound in the proof of Theorem 2 (Amsel, Yehudai, Bruna, arXiv 2407.16153). Dots are random rank-1 hardmax
-heads with their best weights, each checked against the bound of rank 1. To expect: each line begins near 1/2, the error
-of the mean of the points. It falls to the plateau (1 - eta_1^2)/2 once the heads cover the linear part: at H = d/r
-(stars), as long as r is well below d. It leaves the plateau when cubic harmonics are covered, for rank 1 at about d^3/6
-heads. Random heads need more heads and stall at that plateau.
+heads with their best weights, each checked against the bound of rank 1.
+
+To expect: each line begins near 1/2, the error of the mean of the points. It falls to the level (1 - eta_1^2)/2 once
+the heads cover the linear part: at H = d/r (stars), as long as r is well below d. It leaves that level when cubic
+harmonics are covered, for rank 1 at about d^3/6 heads. Random heads need more heads and stall at that level.
 """
 
 from __future__ import annotations
@@ -50,18 +51,18 @@ class _Bound(ComputedFigure[Settings]):
     """
 
     name = "bound"
-    columns = ("dim", "rank", "plateau", "bound", "log10_heads_required")
+    columns = ("dim", "rank", "level", "bound", "log10_heads_required")
 
     def parts(self, settings: Settings) -> list[tuple[int]]:
         return [(dim,) for dim in settings.ranks]
 
     def rows(self, settings: Settings, dim: int) -> Iterator[Row]:
         """No heads may err less than the bound, or it is no bound."""
-        plateau = (1 - sign_energy(dim, 1)) / 2
+        level = (1 - sign_energy(dim, 1)) / 2
 
         def row(kind: str, rank: int, heads: float, **random: float) -> Row:
             bound, required = error_lower_bound(dim, rank, heads).value, heads_required_log10(dim, rank, _TARGET)
-            known = {"bound": bound, "plateau": plateau, "log10_heads_required": required}
+            known = {"bound": bound, "level": level, "log10_heads_required": required}
             return {"kind": kind, "dim": dim, "rank": rank, "heads": heads, **known, **random}
 
         steps = range(settings.decades * settings.steps_per_decade + 1)
@@ -90,15 +91,15 @@ class _Bound(ComputedFigure[Settings]):
             black = dots("black", markersize=3.5, zorder=4)
             series.append(curve("random, $r = 1$", own, x="heads", y="random_mean", **black))
             series.append(legend_entry("$H = d/r$", **dots("white", "*", **edge)))
-            plateau = own[0]["plateau"]
-            named = rf"$(1-\eta_1^2)/2 = {plateau:.3f}$"
+            level = own[0]["level"]
+            named = rf"$(1-\eta_1^2)/2 = {level:.3f}$"
             panels.append(
                 Panel(
                     title=f"$d = {dim}$",
                     x=PlotAxis(label="heads $H$", scale="log"),
                     y=PlotAxis(label="mean squared error", low=0, high=0.8),
                     series=series,
-                    levels={"mean of the points: 1/2": TRIVIAL_ERROR, named: plateau},
+                    levels={"mean of the points: 1/2": TRIVIAL_ERROR, named: level},
                     legend="upper right",
                     legend_columns=2,
                 )

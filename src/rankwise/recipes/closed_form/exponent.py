@@ -4,10 +4,11 @@
 
 Left: log10 of the largest H that cannot reach an error (``heads_required_log10``, our derivation, scaled-identity
 values), beside (d/r)^(1/error), as the slides say it informally: an order of the exponent, without a constant. Theorem
-2 itself has constants nobody has named, so it has no line. Right: the exponent log_d H for rank 1. To expect: with
-constant 1 the informal law asks for far too many heads at errors above .06 and, in large dimensions, for too few below.
-As d grows, log_d H approaches stairs (our derivation), one step per odd degree, which follow 2/pi^3/error^2. At fixed d
-and small errors H grows only like error^-(d-2).
+2 itself has constants nobody has named, so it has no line. Right: the exponent log_d H for rank 1.
+
+To expect: with constant 1 the informal law asks for far too many heads at errors above .06 and, in large dimensions,
+for too few below. As d grows, log_d H approaches stairs (our derivation), one step per odd degree, which follow
+2/pi^3/error^2. At fixed d and small errors H grows only like error^-(d-2).
 """
 
 from __future__ import annotations

@@ -3,11 +3,12 @@
     rankwise reproduce features --preset laptop        (smoke: 3 s; laptop: 3 minutes on one core)
 
 Two orthogonal points; q uniform, <q, k> uniform on [-1, 1], unit keys; value matrices a_h I with a solved exactly
-(``optimal_weights``). Lines are means over draws, bands reach from the least to the greatest draw. Open circles are
-the authors' values, read off their figure (``data/paper_figures.toml``), means of 5 draws. To expect: the error falls
-to the plateau (1 - eta_1^2)/2 and stalls there, the later the larger the dimension. The authors' values lie lower:
-their keys are not renormalised after a projection. The formulas of unit keys evaluated at such keys
-(``errors_as_published``, right panel) give their figure to .001. That is not the error of any heads.
+(``optimal_weights``). Lines are means over draws, bands reach from the least to the greatest draw. Open circles are the
+authors' values, read off their figure (``data/paper_figures.toml``), means of 5 draws.
+
+To expect: the error falls to the level (1 - eta_1^2)/2 and stalls there, the later the larger the dimension. The
+authors' values lie lower: their keys are not renormalised after a projection. The formulas of unit keys evaluated at
+such keys (``errors_as_published``, right panel) give their figure to .001. That is not the error of any heads.
 """
 
 from __future__ import annotations

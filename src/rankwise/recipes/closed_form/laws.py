@@ -2,9 +2,9 @@
 
     rankwise reproduce laws --preset laptop        (smoke: 3 s; laptop: half a minute on one core)
 
-Left: the head dimension that reaches 90 % of the plateau (quadrature, Gaussian keys, full mask) with both laws matched
-at 64 tokens. Right: the share of the plateau that heads keep when they grow by either law, quadrature as lines
-and simulation as points. To expect: c log n falls from .90 of the plateau to .57 at a million tokens; c t^4 (about
+Left: the head dimension that reaches 90 % of the barrier (quadrature, Gaussian keys, full mask) with both laws matched
+at 64 tokens. Right: the share of the barrier that heads keep when they grow by either law, quadrature as lines
+and simulation as points. To expect: c log n falls from .90 of the barrier to .57 at a million tokens; c t^4 (about
 log^2 n) stays. The paper's Omega(log n) is a lower bound and is not refuted: log n is not enough. That t^4 is enough is
 a heuristic with numbers beside it, not a proof.
 """
@@ -41,10 +41,10 @@ def _head_dim_by(name: str, length: int) -> int:
 
 
 class _Laws(ComputedFigure[Settings]):
-    """Head dimension against length, and the share of the plateau kept.
+    """Head dimension against length, and the share of the barrier kept.
 
-    ``needed`` is the head dimension that reaches 90 % of the plateau, ``head_dim`` that of the law; ``kept`` and
-    ``simulated`` are the shares of the plateau that the law keeps.
+    ``needed`` is the head dimension that reaches 90 % of the barrier, ``head_dim`` that of the law; ``kept`` and
+    ``simulated`` are the shares of the barrier that the law keeps.
     """
 
     name = "laws"
@@ -55,18 +55,18 @@ class _Laws(ComputedFigure[Settings]):
         return ((name, length) for name in NAMES for length in lengths)
 
     def rows(self, settings: Settings, name: str, length: int) -> Iterator[Row]:
-        size, plateau = _head_dim_by(name, length), saturation.hardmax_rank_mean(length)
-        kept, needed = saturation.expected_hardmax_rank(length, size) / plateau, saturation.saturation_dim(length).value
+        size, barrier = _head_dim_by(name, length), saturation.hardmax_rank_mean(length)
+        kept, needed = saturation.expected_hardmax_rank(length, size) / barrier, saturation.saturation_dim(length).value
         measured = {}
         if length in settings.simulated_lengths:
             trials = max(4, settings.tokens // length)
             found = saturation.simulate_hardmax_rank(length, size, trials=trials, seed=length)
-            measured = estimated("simulated", found, unit=plateau)
+            measured = estimated("simulated", found, unit=barrier)
         yield {"law": name, "length": length, "needed": needed, "head_dim": size, "kept": kept, **measured}
 
     def picture(self, settings: Settings, points: Sequence[Point]) -> Picture:
         first, star = select(points, law=next(iter(NAMES))), dots("black", "*", markersize=8)
-        left, right = [curve("90 % of the plateau", first, x="length", y="needed", **star)], []
+        left, right = [curve("90 % of the barrier", first, x="length", y="needed", **star)], []
         for (name, label), colour, marker in zip(NAMES.items(), COLOURS, MARKERS, strict=False):
             line = select(points, law=name)
             left.append(curve(label, line, x="length", y="head_dim", **smooth(colour)))
@@ -74,8 +74,8 @@ class _Laws(ComputedFigure[Settings]):
             right.append(curve("", line, x="length", y="simulated", **dots(colour, marker)))
         x = PlotAxis(label="tokens $n$", scale="log2")
         size = PlotAxis(label="head dimension", scale="log2", ticks=(32, 64, 128, 256, 512))
-        share = PlotAxis(label="hardmax rank / plateau", low=0.45, high=1.0)
-        names = ("head dimension for 90 % of the plateau", "share of the plateau kept by growing heads")
+        share = PlotAxis(label="hardmax rank / barrier", low=0.45, high=1.0)
+        names = ("head dimension for 90 % of the barrier", "share of the barrier kept by growing heads")
         panels = [
             Panel(title=names[0], x=x, y=size, series=left, legend="upper left"),
             Panel(title=names[1], x=x, y=share, series=right, legend="lower left"),

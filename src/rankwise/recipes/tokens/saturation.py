@@ -4,10 +4,11 @@
 
 The claim of "On the Limitation and Redundancy of Transformers: A Rank Perspective" in its own terms: rank stops growing
 at a head dimension of order log n, and performance with it. Text at several lengths n and images in several numbers of
-patches; at each n everything but the head dimension stays, and all n see as many tokens per step. The knee is the first
-head dimension within 2 % of the best (``measure.knee``), its interval the range over seeds. Beside the knees: our
-quadrature for random heads (90 % of the plateau, ``theory.saturation``), and c log n through its first value. The
-paper's own definitions and tables are not public. Runs of ``language`` and ``images`` are among these.
+patches; at each n everything but the head dimension stays, and all n see as many tokens per step.
+
+The knee is the first head dimension within 2 % of the best (``measure.knee``), its interval the range over seeds.
+Beside the knees: our quadrature for random heads (90 % of the barrier, ``theory.saturation``), and c log n through its
+first value. The paper's own definitions and tables are not public. Runs of ``language`` and ``images`` are among these.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def _knees(task: str, lengths: dict[int, list[Point]]) -> Panel:
 
 
 def quadrature(points: Sequence[Point]) -> int:
-    """The head dimension at which random heads of this length and mask have 90 % of their plateau."""
+    """The head dimension at which random heads of this length and mask have 90 % of their barrier."""
     return saturation_dim(points[0]["points"], mask=points[0]["mask"]).value
 
 
