@@ -45,8 +45,8 @@ LONGEST_README = 900
 LONGEST_PARAGRAPH = 5
 PRESETS = ("smoke", "laptop", "full")
 MOST_COLUMNS, MOST_ROWS, MOST_NUMBERS = 5, 8, 4
-QUESTIONS = ("rank", "heads", "depth", "need", "saturation", "audit", "select", "structured")
-WRITTEN = [path for path in PAGES if path.name not in ("LOG.md", "reduce.md")]
+QUESTIONS = ("rank", "heads", "depth", "need", "saturation", "audit", "select", "structured", "reduce")
+WRITTEN = [path for path in PAGES if path.name != "LOG.md"]
 _NUMBER = re.compile(r"(?<![\w.^])(?:\d[\d,]*\.?\d*|\.\d+)(?!\w)")
 
 
@@ -77,8 +77,8 @@ def test_pages_use_ordinary_words(path):
 
 
 def test_docstrings_and_comments_use_ordinary_words():
-    sources = [path for path in sorted((ROOT / "src").rglob("*.py")) if "reduce" not in path.parent.parts]
-    assert len(sources) > 250
+    sources = sorted((ROOT / "src").rglob("*.py"))
+    assert len(sources) > 300
     assert [line for path in sources for line in findings(path)] == []
 
 

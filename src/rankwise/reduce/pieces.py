@@ -59,14 +59,14 @@ class MaskedPieces:
 
 
 def read_records(file: Path, running: RunningModel, *, length: int, limit: int) -> MaskedPieces:
-    """One record a line, with its special tokens; cut at ``length`` where longer, padded on the right where shorter."""
+    """One record per line, special tokens added; cut at ``length`` where longer, padded on the right where shorter."""
     tokenizer = running.tokenizer
     if tokenizer is None:
         raise InvalidInputError("--records: expected a model directory with a tokenizer, got none")
     try:
-        content = read_regular(file, "a text file, one record a line", limit=_MAX_RECORDS_BYTES).decode("utf-8-sig")
+        content = read_regular(file, "a text file, one record per line", limit=_MAX_RECORDS_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidInputError(f"{file}: expected UTF-8 text, one record a line, got: {error}") from None
+        raise InvalidInputError(f"{file}: expected UTF-8 text, one record per line, got: {error}") from None
     lines = [stripped for line in content.splitlines() if (stripped := line.strip())]
     rows = [tokenizer(line[: length * _LONGEST_TOKEN])["input_ids"][:length] for line in lines[:limit]]
     rows = [row for row in rows if len(row) > 1]

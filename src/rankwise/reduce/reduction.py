@@ -1,6 +1,6 @@
 """``rankwise reduce`` from beginning to end: calibrate, cut, choose, measure, heal, judge, write.
 
-Three sorts of texts that never mix: those that teach directions (and heal), those that choose a share, those that
+Three sorts of texts that never mix: those for calibration (and healing), those that choose a share, those that
 measure.
 """
 
@@ -61,7 +61,7 @@ class Texts:
     """Pieces by what they are for; those of ``evaluation`` are in no other part."""
 
     calibration: MaskedPieces
-    """That teach directions."""
+    """For calibration: directions are chosen on these."""
     selection: MaskedPieces | None
     """That choose a share; None where nothing is chosen."""
     evaluation: MaskedPieces

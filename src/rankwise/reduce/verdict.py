@@ -1,6 +1,6 @@
 """Whether a reduction is worth it, in one sentence, and what it does not know.
 
-The limits are a convention of this project, not a law: a language model is worth trying with a quarter of its cache
+The limits are a convention of this project, not a law: a language model is worth trying with a fifth of its cache
 gone for at most 5 % more perplexity, an encoder with 5 % of its weights gone and at least 95 % of its neighbours
 kept. A language model that copies less from its context than nine tenths of what it did is a trade at best.
 """
