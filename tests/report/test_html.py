@@ -189,8 +189,8 @@ def test_documents_that_commands_wrote_are_read(tmp_path):
     for name in ("reduce-minilm",):
         report = read_reduction(results / f"{name}.json")
         assert report.to_json() == json.loads((results / f"{name}.json").read_text())
-    choice = read_choice(results / "choose-parameters.json")
-    assert choice.to_json() == json.loads((results / "choose-parameters.json").read_text())
+    for name in ("choose-parameters", "choose-cache"):
+        assert read_choice(results / f"{name}.json").to_json() == json.loads((results / f"{name}.json").read_text())
     file = tmp_path / "reduction.json"
     file.write_text(json.dumps(reduction_document()))
     page = build_page(PageContent(reduction=read_reduction(file)))
