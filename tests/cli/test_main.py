@@ -64,7 +64,7 @@ def test_a_users_mistake_exits_2_with_one_line_and_no_traceback():
     answer = run("models", "--config", "/does/not/exist.json")
     assert answer.returncode == 2
     assert answer.stdout == ""
-    assert answer.stderr == "rankwise: /does/not/exist.json: expected a JSON file, got no such file\n"
+    assert answer.stderr == "rankwise: /does/not/exist.json: expected a model's folder or file, got no such path\n"
 
 
 def test_an_error_brings_its_own_exit_code(monkeypatch, capsys):

@@ -239,7 +239,7 @@ def test_attention_that_is_no_number_is_refused():
     model = tiny_language_model("llama")
     with torch.no_grad():
         model.model.layers[0].self_attn.q_proj.weight[0, 0] = torch.nan
-    running = running_from(model)
+    running = running_from(model, objective="causal")
     with pytest.raises(InvalidInputError, match="expected attention of finite numbers, got NaN"):
         running.watch(tokens(), lambda call: None)
 
