@@ -45,7 +45,7 @@ LONGEST_README = 900
 LONGEST_PARAGRAPH = 5
 PRESETS = ("smoke", "laptop", "full")
 MOST_COLUMNS, MOST_ROWS, MOST_NUMBERS = 5, 8, 4
-QUESTIONS = ("rank", "heads", "depth", "need", "saturation", "audit", "select", "structured", "reduce")
+QUESTIONS = ("rank", "heads", "depth", "need", "saturation", "audit", "choose", "select", "structured", "reduce")
 WRITTEN = [path for path in PAGES if path.name != "LOG.md"]
 _NUMBER = re.compile(r"(?<![\w.^])(?:\d[\d,]*\.?\d*|\.\d+)(?!\w)")
 
