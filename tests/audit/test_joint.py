@@ -1,4 +1,4 @@
-"""Keys and values as one vector, against covariances and SVDs written down."""
+"""Keys and values as one vector, against covariances and SVDs of dense matrices."""
 
 import numpy as np
 import pytest
