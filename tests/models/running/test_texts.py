@@ -1,6 +1,7 @@
 """Token ids and texts as pieces of one length."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -33,6 +34,24 @@ def test_pieces_are_whole_and_taken_from_files_in_turn(tmp_path):
     assert pieces.sources == ("a.txt", "b.txt")
     assert pieces.used == pytest.approx(12 / 13, rel=0.1)
     assert len(text_sequences([first, second], Words(), length=5, limit=3).tokens) == 3
+
+
+class SpacesAndWords:
+    """Cuts as GPT-2 does: a word with the space before it, other white space together; its length is the id."""
+
+    def __call__(self, text, *, add_special_tokens=True, verbose):
+        return {"input_ids": [len(part) for part in re.findall(r" ?[^\s]+|\s+(?!\S)|\s+", text)]}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_long_text_has_the_tokens_of_the_whole_however_its_lines_end(tmp_path, end):
+    lines = [f" {'word ' * (1 + at % 7)}= {at} = " for at in range(30_000)]
+    path = tmp_path / "long.txt"
+    path.write_bytes(end.join(lines).encode())
+    whole = SpacesAndWords()("\n".join(lines), verbose=False)["input_ids"]
+    found = text_sequences([path], SpacesAndWords(), length=50).tokens.flatten().tolist()
+    assert found == whole[: len(found)]
+    assert len(whole) - len(found) < 50
 
 
 def test_tokenizers_written_in_python_give_every_piece_too(tmp_path):

@@ -9,6 +9,7 @@ Legend: T texts, N tokens.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ _MAX_TEXT_BYTES = 64 * 2**20
 _PORTION = 2**18
 """Characters; some 60,000 tokens of English."""
 
+_GAP = re.compile(r"(?<=\S) (?=\S)")
 _TEXTS_A_PASS, _NUMBERS_A_PASS = 8, 2**27
 
 
@@ -136,21 +138,22 @@ def _tokenised(text: str, tokenizer: Any, wanted: int | None) -> tuple[list[int]
 
 
 def _end_of_portion(text: str, start: int) -> int:
-    """Where a portion may end without cutting a word, if there is such a place in its second half."""
+    """Where a portion may end without cutting a token, if there is such a place in its second half.
+
+    Before a single space between words: tokenizers that join spaces and line ends to one token cut there anyway.
+    """
     end = start + _PORTION
     if end >= len(text):
         return len(text)
-    for gap in ("\n", " "):
-        found = text.rfind(gap, start + _PORTION // 2, end)
-        if found > start:
-            return found
-    return end
+    *_, last = (end, *(gap.start() for gap in _GAP.finditer(text, start + _PORTION // 2, end)))
+    return last
 
 
 def _read_text(file: Path) -> str:
+    """All kinds of line ends as ``"\\n"``: a carriage return would be a token of its own, easily foretold."""
     content = read_regular(file, "a text file", limit=_MAX_TEXT_BYTES)
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"{file}: expected UTF-8 text, got another encoding: {error}") from None
 
