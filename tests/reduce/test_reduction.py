@@ -98,18 +98,6 @@ def heard(kept, beginning):
     return lambda what, done, total: kept.append((what, done)) if what.startswith(beginning) else None
 
 
-def test_other_options_do_not_go_on_from_an_interrupted_reduction(folder, tmp_path):
-    def stop(what, done, total):
-        if what.startswith("directions"):
-            raise KeyboardInterrupt
-
-    for options in ({"keep": 0.5}, {"keep": 0.25}, {"rank": 3}, {"rank": 3, "method": "activations"}):
-        asked = ReductionOptions(**options)
-        with pytest.raises(KeyboardInterrupt):
-            reduce_model(folder, asked, lambda running: texts(), out=tmp_path / "out", progress=stop)
-    assert len(list(tmp_path.glob(".out.work-*"))) == 4
-
-
 def test_an_interrupted_calibration_goes_on(folder, tmp_path):
     out, options = tmp_path / "out", ReductionOptions(keep=0.5, recall=False, context=0)
     many = Texts(MaskedPieces(tokens(130, 16), ("a",)), None, texts().evaluation)
@@ -130,6 +118,34 @@ def test_an_interrupted_calibration_goes_on(folder, tmp_path):
     assert not work.exists()
     straight = reduce_model(folder, options, lambda running: many)
     assert resumed.cost == straight.cost
+
+
+def test_an_interrupted_frontier_goes_on_from_its_last_point(folder, tmp_path):
+    """Beside the figure, where no model is written; the cut that is asked for is one of the points."""
+    options = ReductionOptions(keep=0.5, frontier=True, recall=False, context=0)
+    told = []
+
+    def interrupt(what, done, total):
+        told.append(what)
+        if what == "activations at 75.0%":
+            raise KeyboardInterrupt
+
+    def reduce(progress):
+        return reduce_model(folder, options, lambda running: texts(), beside=tmp_path / "figure", progress=progress)
+
+    with pytest.raises(KeyboardInterrupt):
+        reduce(interrupt)
+    assert told.count("fisher at 50.0%") > 0
+    done = {what for what in told if "%" in what or what.startswith("measure")} - {"activations at 75.0%"}
+    told.clear()
+    resumed = reduce(lambda what, done, total: told.append(what))
+    assert len(done) == 5
+    assert "activations at 75.0%" in told
+    assert not {*done, "measure the reduced model"}.intersection(told)
+    straight = reduce_model(folder, options, lambda running: texts())
+    assert resumed.frontier == straight.frontier
+    assert resumed.cost == straight.cost
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_cannot_be_done_is_told(folder):

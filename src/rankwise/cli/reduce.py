@@ -50,8 +50,8 @@ def reduce(
 
     Decoders get one latent for keys and values per layer, which the cache of generation holds instead of them.
     Encoders get fewer coordinates per head. Part of the texts is used for calibration; the cost is measured on
-    others. Load the result with rankwise.load_reduced("smaller"). The same command continues after an
-    interruption.
+    others. Load the result with rankwise.load_reduced("smaller"). With --out, --figure or --page, the same command
+    continues after an interruption.
 
     Args:
         model: A folder with config.json and safetensors, a .gguf file (extra gguf), or a name on the hub (with
@@ -109,7 +109,8 @@ def reduce(
         raise InvalidInputError("--calibration: expected texts that teach (--calibrate FILE), got none")
     place = local_model(model, download=download)
     with shown_progress() as progress:
-        report = reduce_model(place, options, read_texts if given else None, out=out, progress=progress)
+        read = read_texts if given else None
+        report = reduce_model(place, options, read, out=out, beside=figure or page, progress=progress)
     if figure is not None:
         _draw(report, figure.with_suffix(""))
     if json:

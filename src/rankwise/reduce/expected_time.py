@@ -44,6 +44,7 @@ def expected_minutes(
     tokens = _CALIBRATING * calibration.tokens.numel() + _HEALING[native_bfloat16()] * options.heal_tokens
     tokens += _BISECTION * (0 if selection is None else selection.tokens.numel())
     readings = 2 + options.heals + (len(FRONTIER_SHARES) * len(METHODS) if options.frontier else 0)
+    readings -= options.frontier and options.keep in FRONTIER_SHARES  # one point of the frontier is the cut itself
     tokens += readings * evaluation.tokens.numel()
     if running.objective == "causal":
         tokens += 2 * sum(recall_lengths(running)) if options.recall else 0

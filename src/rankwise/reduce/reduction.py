@@ -6,12 +6,9 @@ measure.
 
 from __future__ import annotations
 
-import hashlib
 import math
-import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +49,7 @@ from rankwise.reduce.recall import copy_accuracies, recall_reports
 from rankwise.reduce.saved import factor_dtype, ready_to_use, require_new, save_reduced, use_fast_attention
 from rankwise.reduce.sites import Sites, attention_sites
 from rankwise.reduce.summary import Measured, parameter_count, readme_of, summary
+from rankwise.reduce.work_folder import keep_reading, kept_reading, work_folder
 
 _CHOICES = tuple(share / 20 for share in range(1, 20))
 
@@ -86,10 +84,11 @@ def reduce_model(
     read_texts: Callable[[RunningModel], Texts] | None = None,
     *,
     out: Path | None = None,
+    beside: Path | None = None,
     progress: Progress = silent,
 ) -> Reduction:
     """``reduced``, for a model on disk and without keeping the reduced one in memory."""
-    return reduced(model, options, read_texts, out=out, progress=progress).report
+    return reduced(model, options, read_texts, out=out, beside=beside, progress=progress).report
 
 
 def reduced(
@@ -98,12 +97,15 @@ def reduced(
     read_texts: Callable[[RunningModel], Texts] | None = None,
     *,
     out: Path | None = None,
+    beside: Path | None = None,
     progress: Progress = silent,
 ) -> Reduced:
     """Reduce ``model`` and say what that costs; with ``out``, the reduced model is written there.
 
-    A model on disk is only read; a running one becomes the reduced one. With ``out``, an interrupted calibration or
-    healing of a model on disk continues when the same call is made again.
+    A model on disk is only read; a running one becomes the reduced one.
+
+    - ``beside``: what is done of a model on disk is kept beside this path, ``out`` where there is none: calibration,
+      healing, and every cost that was measured. The same call continues from there after an interruption.
     """
     if out is not None:
         require_new(out)
@@ -121,7 +123,8 @@ def reduced(
     require_possible(found.sites, keep=options.keep, rank=options.rank)
     if options.form == "mla":
         require_mla(running.model, found.sites)
-    with _work_folder(out, running, options, texts) as folder, torch.no_grad():
+    said = None if texts is None else vars(texts)
+    with work_folder(out or beside, running, options, said) as folder, torch.no_grad():
         work = _Cutting(running, found, options, texts, folder, progress)
         installed, report = _measured(work, started, out)
     return Reduced(_with_cuts(running, installed), report)
@@ -145,7 +148,7 @@ def _measured(work: _Cutting, started: float, out: Path | None) -> tuple[Install
         progress(f"about {max(1, round(minutes))} min in all", 0, 1)
     keep = work.chosen_share() if options.tolerance is not None else options.keep
     cuts = work.cuts(options.method, keep)
-    original = None if texts is None else work.read(texts.evaluation, "measure the original")
+    original = None if texts is None else work.read(texts.evaluation, "measure the original", kept="original")
     lengths = options.recall and texts is not None and running.objective == "causal"
     recall = copy_accuracies(running, progress) if lengths else []
     frontier = () if texts is None or original is None or not options.frontier else work.frontier(texts, original)
@@ -153,7 +156,8 @@ def _measured(work: _Cutting, started: float, out: Path | None) -> tuple[Install
     with cut_model(model, cuts, dtype=work.dtype) as installed:
         cost = healing = None
         if texts is not None and original is not None:
-            cost = cost_of(work.read(texts.evaluation, "measure the reduced model"), original)
+            reading = work.read(texts.evaluation, "measure the reduced model", kept=work.name(options.method, keep))
+            cost = cost_of(reading, original)
             if options.heals:
                 healing = _healed(work, installed, texts, cost.cost)
                 cost = cost_of(work.read(texts.evaluation, "measure the healed model"), original)
@@ -206,10 +210,24 @@ class _Cutting:
         self._samples: list[Samples] | None = None
         self._directions: dict[MethodName, list[Directions]] = {}
         self._metrics: dict[MethodName, list[Metric]] = {}
+        self._readings: dict[str, ModelReading] = {}
 
-    def read(self, pieces: MaskedPieces, what: str) -> ModelReading:
-        """What the model as it stands makes of ``pieces``."""
-        return measure_pieces(self.running, pieces, progress=self.progress, what=what)
+    def name(self, method: MethodName, keep: float | None) -> str:
+        """Of the cut to a share, or, where that is None, to the rank of the options."""
+        return f"{method}-{f'rank-{self.options.rank}' if keep is None else keep}"
+
+    def read(self, pieces: MaskedPieces, what: str, *, kept: str | None = None) -> ModelReading:
+        """What the model as it stands makes of ``pieces``; measured once under each name ``kept``."""
+        if kept is None:
+            return measure_pieces(self.running, pieces, progress=self.progress, what=what)
+        file = None if self.folder is None else self.folder / f"reading-{kept}.safetensors"
+        known = self._readings.get(kept) or (None if file is None else kept_reading(file))
+        if known is None:
+            known = measure_pieces(self.running, pieces, progress=self.progress, what=what)
+            if file is not None:
+                keep_reading(file, known)
+        self._readings[kept] = known
+        return known
 
     def cuts(self, method: MethodName, keep: float | None) -> list[Cut]:
         """The cut to a share, or, where that is None, to the rank of the options."""
@@ -280,7 +298,8 @@ class _Cutting:
         for method in METHODS:
             for keep in FRONTIER_SHARES:
                 with cut_model(self.running.model, self.cuts(method, keep), dtype=self.dtype):
-                    cost = cost_of(self.read(texts.evaluation, f"{method} at {keep:.0%}"), original)
+                    reading = self.read(texts.evaluation, f"{method} at {keep:.1%}", kept=self.name(method, keep))
+                    cost = cost_of(reading, original)
                     size = parameter_count(self.running.model)
                 points.append(FrontierPoint(method=method, keep=keep, parameters=size, cost=CostReport(**asdict(cost))))
         return tuple(points)
@@ -318,26 +337,3 @@ def _tokens_of_minutes(work: _Cutting, installed: Installed, pieces: MaskedPiece
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(str(tokens), encoding="utf-8")
     return tokens
-
-
-@contextmanager
-def _work_folder(
-    out: Path | None, running: RunningModel, options: ReductionOptions, texts: Texts | None
-) -> Iterator[Path | None]:
-    """Beside ``out``, for what an interrupted reduction goes on from; gone when the reduction is done.
-
-    Its name holds a hash of all that decides what is kept there: the model's files, the options, the texts.
-    """
-    if out is None or texts is None or running.path is None:
-        yield None
-        return
-    path = running.path.resolve()
-    files = [path] if path.is_file() else sorted(path.iterdir())
-    told = hashlib.sha256(repr([(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]).encode())
-    told.update(repr(options).encode())
-    for pieces in (texts.calibration, texts.healing, texts.selection):
-        if pieces is not None:
-            told.update(pieces.tokens.numpy().tobytes() + pieces.mask.numpy().tobytes())
-    folder = out.with_name(f".{out.name}.work-{told.hexdigest()[:12]}")
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
