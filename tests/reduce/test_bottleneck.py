@@ -80,6 +80,16 @@ def test_flip_flop_keeps_independent_moments():
     torch.testing.assert_close(importance, torch.diag(sizes.flip(0) ** 2).double(), rtol=0, atol=0.12)
 
 
+def test_two_losses_at_the_same_tokens_are_twice_as_many_tokens():
+    generator = torch.Generator().manual_seed(0)
+    x, g = torch.randn(5000, 3, generator=generator), torch.randn(2, 5000, 3, generator=generator)
+    once = fisher_metric(vectors(torch.cat([x, x]), g.flatten(0, 1)))
+    both = fisher_metric(ModelVectors(torch.eye(3), torch.zeros(3), (3,), x.half(), g.half()))
+    torch.testing.assert_close(both.spread, once.spread, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(both.importance, once.importance, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(both.mean, once.mean, rtol=1e-4, atol=1e-6)
+
+
 def test_flip_flop_finds_what_few_sensitive_tokens_need():
     """One token in twenty has a gradient, and varies along another axis than all others."""
     generator = torch.Generator().manual_seed(0)

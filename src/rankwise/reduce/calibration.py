@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int64
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -86,7 +86,7 @@ def _collect_pass(
 ) -> dict[str, Tensor]:
     real = pieces.mask.flatten()
     with _tapped(running, sites) as (taps, queries), torch.set_grad_enabled(gradients):
-        scalars = _scalars(running, pieces, number)
+        output, directions = _differentiated(running, pieces, number)
         vectors = [part for site in range(len(sites)) for part in taps[site]]
         found = {
             f"x{at}": torch.cat([part.detach().flatten(0, -2)[real] for part in taps[at]], -1).half()
@@ -97,8 +97,8 @@ def _collect_pass(
         if not gradients:
             return found
         slopes: list[list[Tensor]] = [[] for _ in sites]
-        for last, scalar in scalars:
-            grads = iter(torch.autograd.grad(scalar, vectors, retain_graph=not last))
+        for last, direction in directions:
+            grads = iter(torch.autograd.grad(output, vectors, direction, retain_graph=not last))
             for at in range(len(sites)):
                 slopes[at].append(torch.cat([next(grads) for _ in taps[at]], -1))
     for at, site in enumerate(sites):
@@ -114,23 +114,34 @@ def _collect_pass(
     return found
 
 
-def _scalars(running: RunningModel, pieces: MaskedPieces, number: int) -> Iterator[tuple[bool, Tensor]]:
-    """What to differentiate, and whether it is the last of its pass."""
+def _differentiated(
+    running: RunningModel, pieces: MaskedPieces, number: int
+) -> tuple[Tensor, Iterator[tuple[bool, Tensor]]]:
+    """An output, and along what it is differentiated, with whether that is the last; of logits, the slopes of a loss.
+
+    The slope of ``log softmax`` at a label is the label minus the probabilities: no table is made of the loss itself.
+    """
     generator = torch.Generator().manual_seed(number)
     if running.objective == "embedding":
         vectors = embed(running, pieces)
         draws = [torch.randn(vectors.shape, generator=generator) for _ in range(_PROBES)]
-        return ((at == _PROBES - 1, (vectors * draw).sum()) for at, draw in enumerate(draws))
+        return vectors, ((at == _PROBES - 1, draw) for at, draw in enumerate(draws))
     if running.objective == "causal":
-        logits, counted = run(running, pieces)[:, :-1], pieces.mask[:, 1:]
+        logits, counted = run(running, pieces), pieces.mask.roll(-1, 1)
+        counted[:, -1] = False
+        wanted = pieces.tokens.roll(-1, 1)
     else:
         shown, counted = hidden_tokens(running, pieces, number * len(pieces))
-        logits = run(running, pieces, shown)
-    wanted = pieces.tokens[:, 1:] if running.objective == "causal" else pieces.tokens
-    told = torch.log_softmax(logits[counted], -1)
-    drawn = torch.multinomial(told.detach().exp(), 1, generator=generator)
-    labels = (wanted[counted][:, None], drawn)
-    return ((at == 1, told.gather(-1, label).sum()) for at, label in enumerate(labels))
+        logits, wanted = run(running, pieces, shown), pieces.tokens
+    chances = torch.softmax(logits.detach(), -1)
+    drawn = torch.multinomial(chances.flatten(0, 1), 1, generator=generator).view(wanted.shape)
+    rest = chances.neg_().mul_(counted[..., None])
+    return logits, ((at == 1, _raised(rest, label, counted)) for at, label in enumerate((wanted, drawn)))
+
+
+def _raised(rest: Float[Tensor, "T N W"], label: Int64[Tensor, "T N"], counted: Bool[Tensor, "T N"]) -> Tensor:
+    """``rest`` with 1 added at every label that counts."""
+    return rest.scatter_add(-1, label[..., None], counted[..., None].to(rest.dtype))
 
 
 @contextmanager

@@ -50,9 +50,9 @@ def _moments(
     total, first, second = 0.0, torch.zeros(n, dtype=torch.float64), torch.zeros(n, n, dtype=torch.float64)
     tokens = 0
     for x, g in vectors.chunks(centre):
-        weight = torch.ones(len(x)) if factor is None else (g @ factor).square().sum(1) / n
+        weight = torch.full((len(x),), float(len(g))) if factor is None else (g @ factor).square().sum((0, 2)) / n
         total += float(weight.double().sum())
-        tokens += len(x)
+        tokens += len(g) * len(x)
         first += (weight[:, None] * x).sum(0).double()
         second += ((weight[:, None] * x).mT @ x).double()
     mean = first / max(total, 1e-30)
@@ -68,8 +68,8 @@ def _importance(
     moment, tokens = torch.zeros(n, n, dtype=torch.float64), 0
     for x, g in vectors.chunks(centre):
         weight = torch.ones(len(x)) if factor is None else ((x - mean.float()) @ factor).square().sum(1) / n
-        moment += ((weight[:, None] * g).mT @ g).double()
-        tokens += len(x)
+        moment += sum(((weight[:, None] * one).mT @ one).double() for one in g)
+        tokens += len(g) * len(x)
     return moment / tokens
 
 

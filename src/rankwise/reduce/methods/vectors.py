@@ -58,13 +58,12 @@ class ModelVectors:
     partner: Float[Tensor, "n n"] | None = None
     """Of heads: second moment of what x is multiplied with, queries (in the unit of scores) or output weights."""
 
-    def chunks(self, centre: Float[Tensor, " n"]) -> Iterator[tuple[Float[Tensor, "t n"], Float[Tensor, "t n"]]]:
+    def chunks(self, centre: Float[Tensor, " n"]) -> Iterator[tuple[Float[Tensor, "t n"], Float[Tensor, "K t n"]]]:
         """Samples around ``centre`` and gradients in units of ``gradient_size``, together, in float32."""
         if self.samples is None or self.gradients is None:
             raise InvalidInputError("--method fisher: expected texts to take gradients on (--text FILE), got none")
-        for gradients in self.gradients:
-            for x, g in zip(self.samples.split(_CHUNK), gradients.split(_CHUNK), strict=True):
-                yield x.float() - centre, g.float()
+        for x, g in zip(self.samples.split(_CHUNK), self.gradients.split(_CHUNK, 1), strict=True):
+            yield x.float() - centre, g.float()
 
     def balance(self, spread: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
         """The metric in which every part of x has energy 1."""
