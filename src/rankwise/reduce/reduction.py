@@ -31,6 +31,7 @@ from rankwise.reduce.cutting import (
     cut_to,
     find_directions,
     find_metrics,
+    new_tensors,
     require_possible,
     round_factors,
 )
@@ -46,7 +47,7 @@ from rankwise.reduce.options import FRONTIER_SHARES, ReductionOptions
 from rankwise.reduce.pieces import MaskedPieces
 from rankwise.reduce.probing import runnable_sites
 from rankwise.reduce.recall import copy_accuracies, recall_reports
-from rankwise.reduce.saved import factor_dtype, ready_to_use, require_new, save_reduced, use_fast_attention
+from rankwise.reduce.saved import ready_to_use, require_new, save_reduced, storage_of, use_fast_attention
 from rankwise.reduce.sites import Sites, attention_sites
 from rankwise.reduce.summary import Measured, parameter_count, readme_of, summary
 from rankwise.reduce.work_folder import keep_reading, kept_reading, work_folder
@@ -153,7 +154,7 @@ def _measured(work: _Cutting, started: float, out: Path | None) -> tuple[Install
     recall = copy_accuracies(running, progress) if lengths else []
     frontier = () if texts is None or original is None or not options.frontier else work.frontier(texts, original)
     before = parameter_count(model)
-    with cut_model(model, cuts, dtype=work.dtype) as installed:
+    with cut_model(model, cuts, storage=work.storage) as installed:
         cost = healing = None
         if texts is not None and original is not None:
             reading = work.read(texts.evaluation, "measure the reduced model", kept=work.name(options.method, keep))
@@ -180,7 +181,7 @@ def _measured(work: _Cutting, started: float, out: Path | None) -> tuple[Install
                 generation=generation,
                 recall=recalled,
                 frontier=frontier,
-                stored=None if out is None else work.dtype,
+                stored=None if out is None else work.storage.type_of(new_tensors(installed.modules)),
                 seconds=time.monotonic() - started,
             ),
         )
@@ -206,7 +207,7 @@ class _Cutting:
     ) -> None:
         self.running, self.found, self.options = running, found, options
         self.texts, self.folder, self.progress = texts, folder, progress
-        self.dtype = factor_dtype(running, options.form)
+        self.storage = storage_of(running, options.form)
         self._samples: list[Samples] | None = None
         self._directions: dict[MethodName, list[Directions]] = {}
         self._metrics: dict[MethodName, list[Metric]] = {}
@@ -263,7 +264,7 @@ class _Cutting:
         pieces, best = next(self.texts.calibration.passes()), (math.inf, tried[1])
         for at, slow in enumerate(dict.fromkeys(tried)):
             self.progress("choose frequencies without rotation", at, len(tried))
-            with cut_model(model, cut(slow), dtype=self.dtype):
+            with cut_model(model, cut(slow), storage=self.storage):
                 losses = measure_pieces(self.running, pieces).losses
             assert losses is not None
             best = min(best, (float(losses.mean()), slow))
@@ -282,7 +283,7 @@ class _Cutting:
         low, high = 0, len(_CHOICES)
         while low < high:
             middle = (low + high) // 2
-            with cut_model(self.running.model, self.cuts(self.options.method, _CHOICES[middle]), dtype=self.dtype):
+            with cut_model(self.running.model, self.cuts(self.options.method, _CHOICES[middle]), storage=self.storage):
                 cost = cost_of(self.read(texts.selection, f"choose: {_CHOICES[middle]:.0%}"), original)
             within = CostReport(**asdict(cost)).noticed_percent <= tolerance
             low, high = (low, middle) if within else (middle + 1, high)
@@ -297,7 +298,7 @@ class _Cutting:
         points = []
         for method in METHODS:
             for keep in FRONTIER_SHARES:
-                with cut_model(self.running.model, self.cuts(method, keep), dtype=self.dtype):
+                with cut_model(self.running.model, self.cuts(method, keep), storage=self.storage):
                     reading = self.read(texts.evaluation, f"{method} at {keep:.1%}", kept=self.name(method, keep))
                     cost = cost_of(reading, original)
                     size = parameter_count(self.running.model)
@@ -323,7 +324,7 @@ def _healed(work: _Cutting, installed: Installed, texts: Texts, before: float) -
     pieces = texts.healing or texts.calibration
     tokens = work.options.heal_tokens or _tokens_of_minutes(work, installed, pieces)
     done = heal(work.running, installed, pieces, tokens, folder=work.folder, progress=work.progress)
-    round_factors(installed.modules, work.dtype)
+    round_factors(installed.modules, work.storage)
     return HealingReport(minutes=done.seconds / 60, steps=done.steps, tokens=done.tokens, before=before)
 
 

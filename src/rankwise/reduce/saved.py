@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from rankwise.errors import InvalidInputError, StorageError
@@ -32,6 +30,7 @@ from rankwise.reduce.linear_modules import replaced
 from rankwise.reduce.mla_saved import stock_attention, stock_config
 from rankwise.reduce.options import Form
 from rankwise.reduce.sites import attention_sites
+from rankwise.reduce.storage import KEYS_VALUES, Storage, StoredType, read_factors, room_of, write_factors
 from rankwise.spec import read_document, read_json_object, to_document, write_document
 from rankwise.whole_file import whole_folder
 
@@ -46,7 +45,6 @@ PLAN, HASHES, FACTORS, WEIGHTS, BASE = (
 _MADE_BY = "rankwise reduce MODEL --keep SHARE --out DIR"
 _DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
 _BESIDE = (".json", ".txt", ".model", ".jinja")
-_GGUF_KEYS_VALUES = re.compile(r"blk\.\d+\.attn_[kv]\.(weight|bias)")
 
 
 @dataclass(frozen=True)
@@ -63,25 +61,25 @@ class SavedPlan:
     """What ``load_reduced`` must know to build the model before it reads weights."""
 
     objective: Literal["causal", "masked", "embedding"]
-    factor_dtype: Literal["float32", "float16", "bfloat16"]
+    factor_dtype: StoredType
     layers: tuple[PlannedLayer, ...]
     form: Literal["latents", "mla"] = "latents"
 
 
-def factor_dtype(running: RunningModel, form: Form) -> torch.dtype:
-    """The type that factors are stored in: that of most of the model's numbers; float16 beside quantised blocks.
+def storage_of(running: RunningModel, form: Form) -> Storage:
+    """How factors are stored: in the type of most of the model's numbers; in blocks beside those of a GGUF file.
 
-    Of the form ``mla``: float32, since its norm is made harmless by very small numbers.
+    Of the form ``mla``: in float32, since its norm is made harmless by very small numbers.
     """
     if form == "mla":
-        return torch.float32
+        return Storage()
     if running.gguf:
-        return torch.float16
+        return Storage(torch.float16, room_of(running.gguf) or None)
     counts: Counter[str] = Counter()
     for info in running.source.tensors.values():
         counts[info.dtype] += torch.Size(info.shape).numel()
     found = _DTYPES.get(counts.most_common(1)[0][0], torch.bfloat16)
-    return torch.float32 if found == torch.float64 else found
+    return Storage(torch.float32 if found == torch.float64 else found)
 
 
 def save_reduced(
@@ -95,26 +93,27 @@ def save_reduced(
 ) -> None:
     """Write ``running``, in which cuts are ``installed``, as the new directory ``directory``."""
     require_new(directory)
-    dtype = factor_dtype(running, form)
+    storage = storage_of(running, form)
+    kind = storage.type_of(new_tensors(installed.modules))
     try:
         with whole_folder(directory) as draft:
             _copy_beside(running, draft)
             if form == "mla":
                 stock_config(running.model, installed).save_pretrained(draft)
-                whole = _untouched(running, installed.modules, dtype) | stock_attention(installed)
+                whole = _untouched(running, installed.modules, storage.dtype) | stock_attention(installed)
                 save_file(whole, draft / WEIGHTS, {"format": "pt"})
             else:
-                _save_factors(draft, running, installed, dtype)
-            name: Any = str(dtype).removeprefix("torch.")
+                write_factors(draft / FACTORS, new_tensors(installed.modules), kind)
+                _save_untouched(draft, running, installed, storage.dtype)
             plan = SavedPlan(
                 running.objective,
-                name,
+                kind,
                 tuple(PlannedLayer(cut.site.name, cut.site.kind, cut_ranks(cut)) for cut in installed.cuts),
                 form,
             )
             write_document(to_document(FORMAT, plan), draft / PLAN)
             write_document(dict(reduction), draft / "reduction.json")
-            (draft / "README.md").write_text(readme, encoding="utf-8")
+            (draft / "README.md").write_text(readme + _sizes(draft, running), encoding="utf-8")
             files = (file for file in sorted(draft.rglob("*")) if file.is_file())
             hashes = {file.relative_to(draft).as_posix(): _sha256(file) for file in files}
             write_document(hashes, draft / HASHES)
@@ -122,13 +121,23 @@ def save_reduced(
         raise StorageError(f"{directory}: cannot be written: {error.strerror}; choose another place") from None
 
 
-def _save_factors(draft: Path, running: RunningModel, installed: Installed, dtype: torch.dtype) -> None:
-    factors = {name: value.detach().to(dtype).contiguous() for name, value in new_tensors(installed.modules).items()}
-    save_file(factors, draft / FACTORS, {"format": "pt"})
+def _save_untouched(draft: Path, running: RunningModel, installed: Installed, dtype: torch.dtype) -> None:
     if running.gguf:
-        copy_without(running.gguf, draft / BASE, _GGUF_KEYS_VALUES)
+        copy_without(running.gguf, draft / BASE, KEYS_VALUES)
     else:
         save_file(_untouched(running, installed.modules, dtype), draft / WEIGHTS, {"format": "pt"})
+
+
+def _sizes(draft: Path, running: RunningModel) -> str:
+    here = [file for name in (WEIGHTS, BASE, FACTORS) if (file := draft / name).is_file()]
+    if running.path is None:
+        return f"\nWeights: {_megabytes(here)}.\n"
+    original = [running.path] if running.path.is_file() else running.path.glob("*.safetensors")
+    return f"\nWeights: {_megabytes(here)}; of the original: {_megabytes(original)}.\n"
+
+
+def _megabytes(files: Iterable[Path]) -> str:
+    return f"{sum(file.stat().st_size for file in files) / 1e6:.1f} MB"
 
 
 def require_new(directory: Path) -> None:
@@ -159,9 +168,10 @@ def load_reduced(directory: Path | str, *, dtype: torch.dtype = torch.float32) -
     cuts = [empty_cut(model, found[layer.name], layer.ranks) for layer in plan.layers]
     modules = modules_of(model, cuts)
     replaced(model, modules)
-    _fill(new_tensors(modules), folder / FACTORS)
+    factors = new_tensors(modules)
+    _fill(factors, read_factors(folder / FACTORS, factors, plan.factor_dtype), folder / FACTORS)
     if (folder / WEIGHTS).is_file():
-        _fill(_own_tensors(model, modules), folder / WEIGHTS)
+        _fill(_own_tensors(model, modules), load_file(folder / WEIGHTS), folder / WEIGHTS)
     return ready_to_use(model, cuts, dtype)
 
 
@@ -206,13 +216,13 @@ def _base(folder: Path, objective: Objective) -> Any:
     return auto.from_config(config, dtype=torch.float32)
 
 
-def _fill(wanted: Mapping[str, Tensor], file: Path) -> None:
-    with safe_open(file, framework="pt") as stored, torch.no_grad():
-        missing = sorted(wanted.keys() ^ set(stored.keys()))
-        if missing:
-            raise InvalidInputError(f"{file}: {missing[0]}: expected the tensors that {PLAN} describes, got others")
+def _fill(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], file: Path) -> None:
+    missing = sorted(wanted.keys() ^ found.keys())
+    if missing:
+        raise InvalidInputError(f"{file}: {missing[0]}: expected the tensors that {PLAN} describes, got others")
+    with torch.no_grad():
         for name, value in wanted.items():
-            read = stored.get_tensor(name)
+            read = found[name]
             if read.shape != value.shape:
                 raise InvalidInputError(f"{file}: {name}: expected shape {list(value.shape)}, got {list(read.shape)}")
             value.copy_(read)

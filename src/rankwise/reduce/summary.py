@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-import torch
 from torch import nn
 
 from rankwise.models import RunningModel, RunSanity, sanity_of_loss
@@ -25,6 +24,7 @@ from rankwise.reduce.document import (
 from rankwise.reduce.options import Form, ReductionOptions
 from rankwise.reduce.pieces import MaskedPieces
 from rankwise.reduce.sites import Site, Sites
+from rankwise.reduce.storage import StoredType
 from rankwise.reduce.verdict import verdict, warnings_of
 
 
@@ -50,7 +50,7 @@ class Measured:
     """Copying from the context."""
     frontier: tuple[FrontierPoint, ...]
     """Costs of all methods at several shares."""
-    stored: torch.dtype | None
+    stored: StoredType | None
     """The type of written factors; None where nothing is written."""
     seconds: float
     """Time it all took."""
@@ -215,11 +215,10 @@ def _not_tested(running: RunningModel, measured: Measured) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _stored(running: RunningModel, dtype: torch.dtype, form: Form) -> str:
-    name = str(dtype).removeprefix("torch.")
+def _stored(running: RunningModel, kind: StoredType, form: Form) -> str:
     if form == "mla":
         kept = "all weights, dequantised," if running.gguf else "attention"
-        return f"{kept} in {name}, as a checkpoint of DeepSeek-V2"
+        return f"{kept} in {kind}, as a checkpoint of DeepSeek-V2"
     if running.gguf:
-        return f"untouched weights as quantised in the GGUF file, factors in {name}"
-    return f"untouched weights in their stored type, factors in {name}"
+        return f"untouched weights as quantised in the GGUF file, factors in {kind}, as they were measured"
+    return f"untouched weights in their stored type, factors in {kind}"
