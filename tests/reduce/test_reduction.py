@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from rankwise.errors import InvalidInputError
+from rankwise.models.running.model import load_running
 from rankwise.reduce.document import Change, CostReport, RecallReport, read_reduction
 from rankwise.reduce.options import ReductionOptions
 from rankwise.reduce.pieces import MaskedPieces
@@ -20,11 +21,8 @@ def folder(tmp_path_factory):
     return saved(tiny_language_model("llama"), tmp_path_factory.mktemp("model") / "tiny")
 
 
-def texts(choosing=False):
-    return Texts(
-        MaskedPieces(tokens(8, 16), ("a",)), MaskedPieces(tokens(4, 16, seed=1), ("a",)) if choosing else None,
-        MaskedPieces(tokens(6, 16, seed=2), ("b",)),
-    )  # fmt: skip
+def texts():
+    return Texts(MaskedPieces(tokens(8, 16), ("a",)), None, MaskedPieces(tokens(6, 16, seed=2), ("b",)))
 
 
 def test_the_document_reads_back_equal(folder, tmp_path):
@@ -38,17 +36,32 @@ def test_the_document_reads_back_equal(folder, tmp_path):
     assert report.cache_numbers == Change(before=64, after=32)
 
 
+def said_by(folder, count):
+    """Texts that the model itself draws: there no other model is better, and costs fall with what is kept."""
+    model, ids = (
+        load_running(folder).model,
+        torch.randint(0, 100, (count, 1), generator=torch.Generator().manual_seed(0)),
+    )
+    ids, generator = ids % model.config.vocab_size, torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for _ in range(15):
+            chances = torch.softmax(model(input_ids=ids, use_cache=False).logits[:, -1], -1)
+            ids = torch.cat([ids, torch.multinomial(chances, 1, generator=generator)], 1)
+    return MaskedPieces(ids, ("a",))
+
+
 def test_the_chosen_share_is_within_the_tolerance_and_the_next_is_not(folder):
-    options = {"recall": False, "context": 0}
-    chosen = reduce_model(folder, ReductionOptions(tolerance=2.0, **options), lambda running: texts(choosing=True))
+    options, own = {"recall": False, "context": 0}, said_by(folder, 256)
+    given = Texts(own[:64], own[64:], texts().evaluation)
+    chosen = reduce_model(folder, ReductionOptions(tolerance=5.0, **options), lambda running: given)
 
     def cost(keep):
-        given = Texts(texts().calibration, None, texts(choosing=True).selection)
-        return reduce_model(folder, ReductionOptions(keep=keep, **options), lambda running: given).cost
+        same = Texts(own[:64], None, own[64:])
+        return reduce_model(folder, ReductionOptions(keep=keep, **options), lambda running: same).cost
 
-    assert cost(chosen.keep).perplexity_percent <= 2
-    assert chosen.keep > 0.05
-    assert cost(chosen.keep - 0.05).perplexity_percent > 2
+    assert cost(chosen.keep).perplexity_percent <= 5
+    assert 0.05 < chosen.keep < 0.95
+    assert cost(chosen.keep - 0.05).perplexity_percent > 5
 
 
 def test_healing_comes_closer_to_the_original(folder):
