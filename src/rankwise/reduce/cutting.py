@@ -30,11 +30,10 @@ from rankwise.reduce.methods.text_fisher import SCORE_COST
 from rankwise.reduce.methods.vectors import ModelVectors, TextSums
 from rankwise.reduce.mla_modules import MlaPlan, mla_modules
 from rankwise.reduce.sites import Site
-from rankwise.reduce.storage import Storage, rounded
+from rankwise.reduce.storage import StoredType, rounded
 
 Allocation = Literal["allocated", "uniform"]
 Cut: TypeAlias = LatentPlan | HeadPlan | MlaPlan
-_EXACT = Storage()
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ class Installed:
 
 
 @contextmanager
-def cut_model(model: nn.Module, cuts: Sequence[Cut], *, storage: Storage = _EXACT) -> Iterator[Installed]:
+def cut_model(model: nn.Module, cuts: Sequence[Cut], *, storage: StoredType = "float32") -> Iterator[Installed]:
     """``model`` with the cuts in place, for a while; their numbers rounded as ``storage`` will keep them."""
     modules = modules_of(model, cuts)
     round_factors(modules, storage)
@@ -186,13 +185,11 @@ def cut_model(model: nn.Module, cuts: Sequence[Cut], *, storage: Storage = _EXAC
         replaced(model, originals)
 
 
-def round_factors(modules: Mapping[str, nn.Module], storage: Storage) -> None:
+def round_factors(modules: Mapping[str, nn.Module], storage: StoredType) -> None:
     """Give the new modules the values they will have when they are read back, so that they are measured as stored."""
-    factors = new_tensors(modules)
-    kind = storage.type_of(factors)
     with torch.no_grad():
-        for value in factors.values():
-            value.copy_(rounded(value, kind))
+        for value in new_tensors(modules).values():
+            value.copy_(rounded(value, storage))
 
 
 def new_tensors(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:

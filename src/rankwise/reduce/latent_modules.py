@@ -109,9 +109,9 @@ def joint_map(model: nn.Module, site: Site) -> tuple[Float[Tensor, "n D"], Float
 
 def latent_modules(model: nn.Module, plan: LatentPlan) -> Mapping[str, nn.Module]:
     """The modules of ``plan`` under the paths of those they replace."""
-    latent, site = Latent(plan.down), plan.site
+    latent, site = Latent(plan.down.clone()), plan.site
     if site.kind == "mla":
-        return {site.k.module: LatentProjection(latent, plan.up, plan.bias)}
+        return {site.k.module: LatentProjection(latent, plan.up.clone(), plan.bias.clone())}
     keys = site.k.index.size
     if site.k.module != site.v.module:
         return {
@@ -124,9 +124,8 @@ def latent_modules(model: nn.Module, plan: LatentPlan) -> Mapping[str, nn.Module
     kept = torch.ones(len(weight), dtype=torch.bool)
     kept[made] = False
     order = torch.cat([kept.nonzero()[:, 0], made]).argsort()
-    return {
-        site.k.module: LatentProjection(latent, plan.up, plan.bias, (weight[kept].clone(), bias[kept].clone()), order)
-    }
+    untouched = weight[kept].clone(), bias[kept].clone()
+    return {site.k.module: LatentProjection(latent, plan.up.clone(), plan.bias.clone(), untouched, order)}
 
 
 def empty_latent_plan(model: nn.Module, site: Site, rank: int) -> LatentPlan:

@@ -31,7 +31,6 @@ from rankwise.reduce.cutting import (
     cut_to,
     find_directions,
     find_metrics,
-    new_tensors,
     require_possible,
     round_factors,
 )
@@ -181,7 +180,7 @@ def _measured(work: _Cutting, started: float, out: Path | None) -> tuple[Install
                 generation=generation,
                 recall=recalled,
                 frontier=frontier,
-                stored=None if out is None else work.storage.type_of(new_tensors(installed.modules)),
+                stored=None if out is None else work.storage,
                 seconds=time.monotonic() - started,
             ),
         )

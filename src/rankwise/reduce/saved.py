@@ -30,7 +30,7 @@ from rankwise.reduce.linear_modules import replaced
 from rankwise.reduce.mla_saved import stock_attention, stock_config
 from rankwise.reduce.options import Form
 from rankwise.reduce.sites import attention_sites
-from rankwise.reduce.storage import KEYS_VALUES, Storage, StoredType, read_factors, room_of, write_factors
+from rankwise.reduce.storage import KEYS_VALUES, StoredType, read_factors, write_factors
 from rankwise.spec import read_document, read_json_object, to_document, write_document
 from rankwise.whole_file import whole_folder
 
@@ -66,20 +66,21 @@ class SavedPlan:
     form: Literal["latents", "mla"] = "latents"
 
 
-def storage_of(running: RunningModel, form: Form) -> Storage:
+def storage_of(running: RunningModel, form: Form) -> StoredType:
     """How factors are stored: in the type of most of the model's numbers; in blocks beside those of a GGUF file.
 
     Of the form ``mla``: in float32, since its norm is made harmless by very small numbers.
     """
     if form == "mla":
-        return Storage()
+        return "float32"
     if running.gguf:
-        return Storage(torch.float16, room_of(running.gguf) or None)
+        return "Q8_0"
     counts: Counter[str] = Counter()
     for info in running.source.tensors.values():
         counts[info.dtype] += torch.Size(info.shape).numel()
     found = _DTYPES.get(counts.most_common(1)[0][0], torch.bfloat16)
-    return Storage(torch.float32 if found == torch.float64 else found)
+    name: Any = str(torch.float32 if found == torch.float64 else found).removeprefix("torch.")
+    return name
 
 
 def save_reduced(
@@ -94,20 +95,19 @@ def save_reduced(
     """Write ``running``, in which cuts are ``installed``, as the new directory ``directory``."""
     require_new(directory)
     storage = storage_of(running, form)
-    kind = storage.type_of(new_tensors(installed.modules))
     try:
         with whole_folder(directory) as draft:
             _copy_beside(running, draft)
             if form == "mla":
                 stock_config(running.model, installed).save_pretrained(draft)
-                whole = _untouched(running, installed.modules, storage.dtype) | stock_attention(installed)
+                whole = _untouched(running, installed.modules, storage) | stock_attention(installed)
                 save_file(whole, draft / WEIGHTS, {"format": "pt"})
             else:
-                write_factors(draft / FACTORS, new_tensors(installed.modules), kind)
-                _save_untouched(draft, running, installed, storage.dtype)
+                write_factors(draft / FACTORS, new_tensors(installed.modules), storage)
+                _save_untouched(draft, running, installed, storage)
             plan = SavedPlan(
                 running.objective,
-                kind,
+                storage,
                 tuple(PlannedLayer(cut.site.name, cut.site.kind, cut_ranks(cut)) for cut in installed.cuts),
                 form,
             )
@@ -121,11 +121,11 @@ def save_reduced(
         raise StorageError(f"{directory}: cannot be written: {error.strerror}; choose another place") from None
 
 
-def _save_untouched(draft: Path, running: RunningModel, installed: Installed, dtype: torch.dtype) -> None:
+def _save_untouched(draft: Path, running: RunningModel, installed: Installed, storage: StoredType) -> None:
     if running.gguf:
         copy_without(running.gguf, draft / BASE, KEYS_VALUES)
     else:
-        save_file(_untouched(running, installed.modules, dtype), draft / WEIGHTS, {"format": "pt"})
+        save_file(_untouched(running, installed.modules, storage), draft / WEIGHTS, {"format": "pt"})
 
 
 def _sizes(draft: Path, running: RunningModel) -> str:
@@ -240,7 +240,8 @@ def _own_tensors(model: nn.Module, modules: Mapping[str, nn.Module]) -> dict[str
     return kept
 
 
-def _untouched(running: RunningModel, modules: Mapping[str, nn.Module], dtype: torch.dtype) -> dict[str, Tensor]:
+def _untouched(running: RunningModel, modules: Mapping[str, nn.Module], storage: StoredType) -> dict[str, Tensor]:
+    dtype: torch.dtype = getattr(torch, storage)
     stored = {name: info.dtype for name, info in running.source.tensors.items()}
 
     def type_of(name: str) -> torch.dtype:
