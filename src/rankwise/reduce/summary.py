@@ -220,5 +220,5 @@ def _stored(running: RunningModel, kind: StoredType, form: Form) -> str:
         kept = "all weights, dequantised," if running.gguf else "attention"
         return f"{kept} in {kind}, as a checkpoint of DeepSeek-V2"
     if running.gguf:
-        return f"untouched weights as quantised in the GGUF file, factors in {kind}, as they were measured"
+        return f"untouched weights as quantised in the GGUF file, factors in {kind}"
     return f"untouched weights in their stored type, factors in {kind}"
