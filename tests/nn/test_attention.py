@@ -349,7 +349,10 @@ def test_empty_inputs_have_empty_outputs(fields, batch, queries, keys):
             ShapeError,
             r"\[batch, keys\] = \[2, 3\]",
         ),
-        (lambda a: a(torch.zeros(2, 3, 8), positions=torch.arange(4)), ShapeError, r"positions: expected \[3\]"),
+        (lambda a: a(torch.zeros(2, 3, 8), positions=torch.arange(4)), ShapeError, r"positions: .*\[tokens\] = \[3\]"),
+        (lambda a: a(torch.zeros(2, 3, 8), positions=[0, 1]), ShapeError, r"positions: .* got torch.int64 \[2\]"),
+        (lambda a: a(torch.zeros(2, 3, 8), positions=torch.ones(3)), ShapeError, "whole numbers .* got torch.float32"),
+        (lambda a: a(torch.zeros(2, 3, 8), positions=[[0, 1, 2], [0]]), InvalidInputError, "one per token, got"),
         (lambda a: a.qk(2), InvalidInputError, "head: expected a whole number from 0 to 1, got 2"),
     ],
 )

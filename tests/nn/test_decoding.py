@@ -42,6 +42,17 @@ def test_decoding_token_by_token_equals_the_full_pass(options, tokens):
         assert torch.allclose(among[:, 0], whole[:, at], atol=1e-10)
 
 
+def test_positions_may_be_lists_and_ranges():
+    torch.manual_seed(0)
+    layer, x = MultiheadAttention(8, 2, causal=True, rope=True), torch.randn(2, 10, 8)
+    last = layer(x[:, -1:], x, positions=[9], context_positions=range(10))
+    assert torch.allclose(last, layer(x)[:, -1:], atol=1e-6)
+    latent = LatentAttention(
+        LatentSpec(dim=8, heads=2, q_lora_rank=None, kv_lora_rank=4, qk_nope_head_dim=4, qk_rope_head_dim=2,
+                   v_head_dim=4))  # fmt: skip
+    assert torch.equal(latent(x, positions=[list(range(5, 15))] * 2), latent(x, positions=torch.arange(5, 15)))
+
+
 @pytest.mark.parametrize("window", [None, 3])
 def test_the_order_of_tokens_is_that_of_their_positions(window):
     torch.manual_seed(0)

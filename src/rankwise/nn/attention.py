@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Literal, overload
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.nn.attention_weights import AttentionWeights
 from rankwise.nn.cache import TokenCache
-from rankwise.nn.masks import combined_mask, structural_mask, token_positions
+from rankwise.nn.masks import Positions, checked_positions, combined_mask, structural_mask, token_positions
 from rankwise.nn.merging import merged_scores_pay, merged_values_pay
 from rankwise.nn.mixing import (
     choice_weights,
@@ -61,8 +61,8 @@ class MultiheadAttention(AttentionWeights):
         *,
         mask: Tensor | None = None,
         key_padding_mask: Tensor | None = None,
-        positions: Int[Tensor, "..."] | None = None,
-        context_positions: Int[Tensor, "..."] | None = None,
+        positions: Positions | None = None,
+        context_positions: Positions | None = None,
         cache: TokenCache | None = None,
         return_weights: Literal[False] = False,
     ) -> Float[Tensor, "... I D"]: ...
@@ -75,8 +75,8 @@ class MultiheadAttention(AttentionWeights):
         *,
         mask: Tensor | None = None,
         key_padding_mask: Tensor | None = None,
-        positions: Int[Tensor, "..."] | None = None,
-        context_positions: Int[Tensor, "..."] | None = None,
+        positions: Positions | None = None,
+        context_positions: Positions | None = None,
         cache: TokenCache | None = None,
         return_weights: Literal[True],
     ) -> tuple[Float[Tensor, "... I D"], Float[Tensor, "... H I J"]]: ...
@@ -88,8 +88,8 @@ class MultiheadAttention(AttentionWeights):
         *,
         mask: Tensor | None = None,
         key_padding_mask: Tensor | None = None,
-        positions: Int[Tensor, "..."] | None = None,
-        context_positions: Int[Tensor, "..."] | None = None,
+        positions: Positions | None = None,
+        context_positions: Positions | None = None,
         cache: TokenCache | None = None,
         return_weights: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
@@ -100,8 +100,8 @@ class MultiheadAttention(AttentionWeights):
         - ``mask``: [I, J], [B, I, J] or [B, H, I, J], where B, H and I may be 1: booleans, True = visible, or numbers
           that are added to the scores.
         - ``key_padding_mask``: [B, J]: booleans, True = padding that nobody sees, or numbers that are added.
-        - ``positions``: [I] or [B, I], where the queries stand (for ``rope``, ``causal`` and ``window``); 0, 1, 2, ...
-          by default, and with a ``cache`` the places after its last token.
+        - ``positions``: [I] or [B, I], where the queries stand (for ``rope``, ``causal`` and ``window``), as tensor or
+          list; 0, 1, 2, ... by default, and with a ``cache`` the places after its last token.
         - ``context_positions``: [J] or [B, J], the same for the context; ``positions`` in self-attention.
         - ``cache``: earlier tokens, which the query sees too, and to which it is added (``new_cache``); J counts them.
         - ``return_weights``: also return the attention matrices [B, H, I, J], before dropout.
@@ -128,7 +128,7 @@ class MultiheadAttention(AttentionWeights):
         context: Tensor | None,
         mask: Tensor | None,
         key_padding_mask: Tensor | None,
-        places: tuple[Tensor | None, Tensor | None],
+        places: tuple[Positions | None, Positions | None],
         cache: TokenCache | None,
         return_weights: bool,
     ) -> tuple[Float[Tensor, "B I D"], Float[Tensor, "B H I J"] | None]:
@@ -209,8 +209,8 @@ class MultiheadAttention(AttentionWeights):
         self,
         query: Tensor,
         context: Tensor | None,
-        positions: Tensor | None,
-        context_positions: Tensor | None,
+        positions: Positions | None,
+        context_positions: Positions | None,
         cache: TokenCache | None,
     ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         spec = self.spec
@@ -235,12 +235,7 @@ class MultiheadAttention(AttentionWeights):
                 f"context: expected [batch={query.shape[0]}, keys, context_dim={spec.source_dim}], "
                 f"got {list(context.shape)}"
             )
-        for name, given, tokens in (
-            ("positions", positions, query.shape[1]),
-            ("context_positions", context_positions, context.shape[1]),
-        ):
-            if given is not None and given.shape not in ((tokens,), (query.shape[0], tokens)):
-                raise ShapeError(
-                    f"{name}: expected [{tokens}] or [{query.shape[0]}, {tokens}], got {list(given.shape)}"
-                )
-        return query, context, positions, context_positions
+        batch, device = query.shape[0], query.device
+        places = checked_positions("positions", positions, batch, query.shape[1], device)
+        seen = checked_positions("context_positions", context_positions, batch, context.shape[1], device)
+        return query, context, places, seen

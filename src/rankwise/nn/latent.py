@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.nn.cache import TokenCache
 from rankwise.nn.factored import FactoredMatrix
-from rankwise.nn.masks import combined_mask, structural_mask, token_positions
+from rankwise.nn.masks import Positions, checked_positions, combined_mask, structural_mask, token_positions
 from rankwise.nn.mixing import softmax_mix, softmax_weights, weighted_sum
 from rankwise.nn.rotary import rotate, rotation
 from rankwise.spec import LatentSpec
@@ -79,7 +79,7 @@ class LatentAttention(nn.Module):
         *,
         mask: Tensor | None = None,
         key_padding_mask: Tensor | None = None,
-        positions: Tensor | None = None,
+        positions: Positions | None = None,
         cache: TokenCache | None = None,
         return_weights: bool = False,
     ) -> Float[Tensor, "... I D"] | tuple[Float[Tensor, "... I D"], Float[Tensor, "... H I J"]]:
@@ -108,7 +108,7 @@ class LatentAttention(nn.Module):
         x: Tensor,
         mask: Tensor | None,
         key_padding_mask: Tensor | None,
-        positions: Tensor | None,
+        positions: Positions | None,
         cache: TokenCache | None,
         return_weights: bool,
     ) -> tuple[Float[Tensor, "B I D"], Float[Tensor, "B H I J"] | None]:
@@ -120,10 +120,9 @@ class LatentAttention(nn.Module):
             raise InvalidInputError("cache: expected a causal layer, whose earlier tokens never change")
         batch, tokens, _ = x.shape
         kept = 0 if cache is None else cache.length
-        masked = mask is not None or key_padding_mask is not None or positions is not None
+        positions = checked_positions("positions", positions, batch, tokens, x.device)
         placed = positions is not None
-        if positions is not None:
-            self._require_positions(positions, batch, tokens)
+        masked = mask is not None or key_padding_mask is not None or placed
         asking = token_positions(positions, tokens, x.device)
         if cache is not None:
             asking = cache.next_positions(tokens, positions)
@@ -158,13 +157,6 @@ class LatentAttention(nn.Module):
             sees_nothing = ~visible.any(-1).any(1)
             output = output.masked_fill(sees_nothing[..., None], 0.0)
         return output, weights
-
-    def _require_positions(self, positions: Tensor, batch: int, tokens: int) -> None:
-        if positions.dtype not in (torch.int32, torch.int64) or positions.shape not in ((tokens,), (batch, tokens)):
-            raise ShapeError(
-                f"positions: expected whole numbers [tokens] = [{tokens}] or [batch, tokens] = [{batch}, {tokens}], "
-                f"got {positions.dtype} {list(positions.shape)}"
-            )
 
     def _latents(
         self, x: Float[Tensor, "B I D"], positions: Int[Tensor, "b I"]

@@ -5,6 +5,8 @@ Legend: B batch, H heads, I queries, J keys.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -13,6 +15,9 @@ from rankwise.errors import InvalidInputError, ShapeError
 
 Sizes = tuple[int, int, int, int]
 """(B, H, I, J) of a call."""
+
+Positions = Tensor | Sequence[int] | Sequence[Sequence[int]]
+"""Where tokens stand, whole numbers [N] or [B, N]: a tensor, a list, a range."""
 
 
 def structural_mask(
@@ -29,6 +34,24 @@ def structural_mask(
     offset = queries[:, :, None] - keys[:, None, :]
     visible = offset >= 0 if causal else torch.ones_like(offset, dtype=torch.bool)
     return visible if window is None else visible & (offset.abs() < window)
+
+
+def checked_positions(
+    name: str, given: Positions | None, batch: int, tokens: int, device: torch.device
+) -> Int[Tensor, "..."] | None:
+    """``given`` as a tensor of whole numbers [tokens] or [batch, tokens]; None stays None."""
+    if given is None:
+        return None
+    try:
+        positions = given if isinstance(given, Tensor) else torch.as_tensor(given, device=device)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name}: expected whole numbers, one per token, got {given!r:.80}") from error
+    if positions.dtype not in (torch.int32, torch.int64) or positions.shape not in ((tokens,), (batch, tokens)):
+        raise ShapeError(
+            f"{name}: expected whole numbers [tokens] = [{tokens}] or [batch, tokens] = [{batch}, {tokens}], "
+            f"got {positions.dtype} {list(positions.shape)}"
+        )
+    return positions
 
 
 def token_positions(positions: Tensor | None, tokens: int, device: torch.device) -> Int[Tensor, "b N"]:
