@@ -56,7 +56,10 @@ def test_reduce_as_json_is_strict(folder, ids, capsys):
         (["--keep", "0.5", "--figure", "x"], "--figure: expected a frontier"),
         (["--keep", "0.5", "--frontier", "--figure", "x.gif"], "--figure: expected a name, with .png, .svg"),
         (["--keep", "0.5", "--method", "weights", "--pieces", "4"], "--pieces: expected texts to measure on"),
-        (["--keep", "0.5", "--method", "weights", "--calibration", "4"], "--calibration: expected texts that teach"),
+        (
+            ["--keep", "0.5", "--method", "weights", "--calibration", "4"],
+            "--calibration: expected --calibrate FILE, whose pieces it counts",
+        ),
         ([], "expected one of --keep"),
     ],
 )

@@ -106,7 +106,10 @@ def reduce(
     for option in (option for option, asked in changed.items() if asked and not given):
         raise InvalidInputError(f"{option}: expected texts to measure on (--text FILE), got none")
     if calibration != 16 and not calibrate:
-        raise InvalidInputError("--calibration: expected texts that teach (--calibrate FILE), got none")
+        raise InvalidInputError(
+            "--calibration: expected --calibrate FILE, whose pieces it counts, got none; without it the first quarter "
+            "of --text is used"
+        )
     place = local_model(model, download=download)
     with shown_progress() as progress:
         report = reduce_model(place, options, read_texts if given else None, out=out, progress=progress)
