@@ -125,7 +125,9 @@ def reduce(
         from rankwise.cli.page import page_content, say_page
         from rankwise.report import write_page
 
-        say_page(write_page(page_content(reduction=report), page), open=open)
+        written = write_page(page_content(reduction=report), page)
+        if not json:  # whose output is one object
+            say_page(written, open=open)
 
 
 def _require_targets(figure: Path | None, page: Path | None, frontier: bool) -> None:
