@@ -36,10 +36,11 @@ PAGES = {
 }
 """What ``rankwise report`` is given, files of results."""
 WIDTH = 1400  # pixels: sharp at twice the width of a page's column
-COLOURS = 64  # enough for lines and text; a quarter of the bytes
+COLOURS = 128  # lines keep the colours of their legend; a third of the bytes
 _FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
     *("--disable-sync", "--no-first-run", "--hide-scrollbars"),
+    *("--run-all-compositor-stages-before-draw", "--disable-checker-imaging"),  # else tiles may be missing
 )
 
 
@@ -68,7 +69,7 @@ def draw_pages() -> None:
             page, picture = Path(scratch) / "page.html", Path(scratch) / "page.png"
             command = [sys.executable, "-m", "rankwise", "report", *options, "-o", str(page)]
             subprocess.run(command, check=True, capture_output=True, cwd=DOCS.parent / "results")
-            photograph(page, picture, height=1150)
+            photograph(page, picture, height=1300)
             if picture.exists():
                 keep(picture, DOCS / "pictures" / f"{name}.png")
 
@@ -80,7 +81,13 @@ def photograph(page: Path, picture: Path, *, height: int = 1500) -> None:
         print("no chromium: the picture of the report stays as it is")
         return
     profile = picture.with_suffix(".profile")
-    flags = (*_FLAGS, f"--window-size=1280,{height}", f"--user-data-dir={profile}", f"--screenshot={picture}", "--virtual-time-budget=10000")
+    flags = (
+        *_FLAGS,
+        f"--window-size=1280,{height}",
+        f"--user-data-dir={profile}",
+        f"--screenshot={picture}",
+        "--virtual-time-budget=10000",
+    )
     subprocess.run([browser, *flags, page.resolve().as_uri()], check=True, capture_output=True, timeout=120)
 
 
