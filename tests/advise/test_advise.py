@@ -126,6 +126,9 @@ def test_a_measured_cut_is_the_verdict_on_the_trained_model(config):
     assert dear.what == "Leave the heads as they are: a cut to 75% of the cache is not worth it."
     trade = advise(situation(config=config, reduction=cut("a trade", weights=(1000, 1100)))).this_model[0]
     assert trade.what.endswith("only if you can bear what it loses; it saves 25% of the cache of keys and values.")
+    assert "a cut followed by some training" in dear.does_not_prove
+    healed = advise(situation(config=config, reduction=cut("not worth it", healed=True))).this_model[0]
+    assert "the same cut with more training" in healed.does_not_prove
     unmeasured = advise(situation(config=config, reduction=cut("not measured"))).this_model[0]
     assert (unmeasured.confidence, unmeasured.command) == ("not measured", None)
     with pytest.raises(InvalidInputError, match="whose heads have rank 64, got heads of rank 32"):

@@ -153,3 +153,23 @@ def test_heads_that_share_keys_are_told_and_random_ones_lie_at_the_baseline():
     layers = measure_attention(running, tokens(texts=6, length=48, vocabulary=50))
     heads = attention_report(layers, texts=6, source=[]).layers[0].heads
     assert [head.key_head for head in heads] == [h // 3 for h in range(12)]
+
+
+def test_heads_are_measured_on_one_thread_each(monkeypatch):
+    seen = []
+    svdvals = torch.linalg.svdvals
+
+    def noting(matrix):
+        seen.append(torch.get_num_threads())
+        return svdvals(matrix)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        expected = measured(torch.full((2, 3, 6, 6), 1 / 6)).measures
+        monkeypatch.setattr(torch.linalg, "svdvals", noting)
+        assert measured(torch.full((2, 3, 6, 6), 1 / 6)).measures == expected
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1] * 6  # with and without the sink, of 3 heads

@@ -37,8 +37,11 @@ def test_reduce_says_the_verdict_first_and_writes(folder, ids, tmp_path, capsys)
     assert len(figure.with_suffix(".csv").read_text().splitlines()) == 13
 
 
-def test_reduce_as_json_is_strict(folder, ids, capsys):
-    assert main(["reduce", str(folder), "--rank", "6", "--tokens", str(ids), "--json", "--context", "0"]) == 0
+def test_reduce_as_json_is_strict(folder, ids, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    options = ["--json", "--context", "0", "--page", str(page)]
+    assert main(["reduce", str(folder), "--rank", "6", "--tokens", str(ids), *options]) == 0
+    assert page.exists()
     document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert document["format"] == "rankwise-reduction/2"
     assert [layer["ranks"] for layer in document["layers"]] == [[6], [6]]
@@ -56,7 +59,10 @@ def test_reduce_as_json_is_strict(folder, ids, capsys):
         (["--keep", "0.5", "--figure", "x"], "--figure: expected a frontier"),
         (["--keep", "0.5", "--frontier", "--figure", "x.gif"], "--figure: expected a name, with .png, .svg"),
         (["--keep", "0.5", "--method", "weights", "--pieces", "4"], "--pieces: expected texts to measure on"),
-        (["--keep", "0.5", "--method", "weights", "--calibration", "4"], "--calibration: expected texts that teach"),
+        (
+            ["--keep", "0.5", "--method", "weights", "--calibration", "4"],
+            "--calibration: expected --calibrate FILE, whose pieces it counts",
+        ),
         ([], "expected one of --keep"),
     ],
 )

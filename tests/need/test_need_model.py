@@ -34,3 +34,21 @@ def test_blocks_can_be_chosen_and_must_exist():
     assert only.name.startswith("layer 1")
     with pytest.raises(ValueError, match="numbers from 0 to 1, got 7"):
         measure_model_need(running(), TOKENS, settings=SETTINGS, blocks=[7])
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("small", "threads"), [(1 << 24, 1), (0, 2)])
+def test_small_matrices_are_measured_on_one_thread(monkeypatch, two_threads, small, threads):
+    monkeypatch.setattr("rankwise.need.measurement._SMALL", small)
+    seen = []
+    vectors = torch.randn(300, 8, generator=torch.Generator().manual_seed(0))
+    measure_need(vectors, settings=SETTINGS, progress=lambda *_: seen.append(torch.get_num_threads()))
+    assert set(seen) == {threads}
+    assert torch.get_num_threads() == 2

@@ -204,9 +204,9 @@ def test_the_verdict():
     encoder = CostReport(cost=0.01, standard_error=0.0, neighbours_kept=0.79)
     sentence, judgement = verdict(
         objective="embedding", cost=encoder, original_loss=None, cache=Change(before=0, after=0),
-        parameters=Change(before=100, after=98),
+        parameters=Change(before=100, after=98), texts=24,
     )  # fmt: skip
-    assert "2.0% of the model's weights saved, 21% of nearest neighbours change" in sentence
+    assert "2.0% of the model's weights saved, 21% of nearest neighbours change (5 of 24, cost 0.0100)" in sentence
     assert judgement == "not worth it"
 
 

@@ -32,6 +32,8 @@ class TakenAway:
     """Attention weights before and after."""
     cache: tuple[int, int]
     """Cached numbers per token before and after; zero in an encoder."""
+    healed: bool = False
+    """Whether the factors were trained after the cut."""
     others: str = ""
     """Other cuts of the same model and their judgements, in words."""
 
@@ -44,7 +46,7 @@ class TakenAway:
 def taken_away(report: Reduction) -> TakenAway:
     """What a reduction removed and what it cost, from its report."""
     share = report.kept_coordinates.after / report.kept_coordinates.before
-    what = "cache of keys and values, as one latent per layer" if report.cache_numbers.before else "heads' coordinates"
+    what = "cache (one latent per layer)" if report.cache_numbers.before else "heads' coordinates"
     texts = report.texts
     weights, cache = report.attention_parameters, report.cache_numbers
     return TakenAway(
@@ -58,6 +60,7 @@ def taken_away(report: Reduction) -> TakenAway:
         texts="" if texts is None else f"{texts.evaluation} held-out pieces of {texts.tokens} tokens",
         weights=(int(weights.before), int(weights.after)),
         cache=(int(cache.before), int(cache.after)),
+        healed=report.healing is not None,
     )
 
 

@@ -45,20 +45,21 @@ def _verdict(of: Situation, cut: TakenAway) -> Statement:
             does_not_prove="the cost on other texts or in other tasks: measure on your own before you use it.",
             command=reduce_command(of.files, cut.share, out="smaller"),
         )
+    trained = "the same cut with more training" if cut.healed else "a cut followed by some training"
     milder = reduce_command(of.files, (1 + cut.share) / 2) if cut.share < _MILDEST else None
     if cut.judgement == "a trade":
         return Statement(
             what=f"Cut to {cut.kept} only if you can bear what it loses; it saves {saves}.",
             reason=measured,
             confidence="measurement",
-            does_not_prove="that a smaller cut, or a cut followed by some training, would lose as much.",
+            does_not_prove=f"that a smaller cut, or {trained}, would lose as much.",
             command=milder,
         )
     return Statement(
         what=f"Leave the heads as they are: a cut to {cut.kept} is not worth it.",
         reason=measured,
         confidence="measurement",
-        does_not_prove="that a smaller cut, or a cut followed by some training, would cost as much.",
+        does_not_prove=f"that a smaller cut, or {trained}, would cost as much.",
         command=milder,
     )
 

@@ -39,7 +39,7 @@ from rankwise.audit.report import (
 )
 from rankwise.measure import effective_rank, energy_rank, hardmax_rank, numerical_rank, stable_rank
 from rankwise.models import AttentionCall, RunningModel, RunSanity, texts_a_pass
-from rankwise.nn import FactoredMatrix
+from rankwise.nn import FactoredMatrix, one_thread, one_thread_each
 from rankwise.progress import Progress, silent
 
 _ROUNDING = 1e-12  # of squared probabilities in float32: uniform attention deviates from itself by less
@@ -192,11 +192,16 @@ def _measure(layer: LayerAttention, call: AttentionCall) -> None:
     shape = call.probabilities.shape
     visible = None if call.visible is None else call.visible.expand(shape)[0, 0]
     rows = _rows_beyond_the_sink(visible, shape[2])
-    # one head at a time: in double precision all of them would be several times what the model itself needs
-    heads = [_head_measures(call.probabilities[:, head : head + 1].double(), rows) for head in range(shape[1])]
+
+    def of_head(head: int) -> dict[str, Tensor]:
+        # each in double precision by itself: all at once would be several times what the model itself needs
+        return _head_measures(call.probabilities[:, head : head + 1].double(), rows)
+
+    heads = one_thread_each(of_head, range(shape[1]))
     found = {name: torch.cat([head[name] for head in heads], dim=1) for name in heads[0]}
     if call.queries is not None and call.keys is not None:
-        found |= _logit_measures(call.queries, call.keys)
+        with one_thread():
+            found |= _logit_measures(call.queries, call.keys)
     for name, values in found.items():
         layer.measures.setdefault(name, []).extend(values.double().tolist())
     if shape[0] > 1:

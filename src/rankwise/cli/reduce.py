@@ -106,7 +106,10 @@ def reduce(
     for option in (option for option, asked in changed.items() if asked and not given):
         raise InvalidInputError(f"{option}: expected texts to measure on (--text FILE), got none")
     if calibration != 16 and not calibrate:
-        raise InvalidInputError("--calibration: expected texts that teach (--calibrate FILE), got none")
+        raise InvalidInputError(
+            "--calibration: expected --calibrate FILE, whose pieces it counts, got none; without it the first quarter "
+            "of --text is used"
+        )
     place = local_model(model, download=download)
     with shown_progress() as progress:
         read = read_texts if given else None
@@ -123,7 +126,9 @@ def reduce(
         from rankwise.cli.page import page_content, say_page
         from rankwise.report import write_page
 
-        say_page(write_page(page_content(reduction=report), page), open=open)
+        written = write_page(page_content(reduction=report), page)
+        if not json:  # whose output is one object
+            say_page(written, open=open)
 
 
 def _require_targets(figure: Path | None, page: Path | None, frontier: bool) -> None:

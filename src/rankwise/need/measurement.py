@@ -16,6 +16,7 @@ Legend: Q queries, K keys, D dim.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -33,6 +34,7 @@ from rankwise.need.forms import balanced_form, intrinsic_dimension, moments, pca
 from rankwise.need.isotropic import isotropic_error, isotropic_need
 from rankwise.need.retrieval import CandidateSets, Interval, Pool, draw_candidates
 from rankwise.need.training import Trainer
+from rankwise.nn import one_thread
 from rankwise.progress import Progress, silent
 from rankwise.theory import error_lower_bound
 
@@ -44,6 +46,7 @@ _CANDIDATES = 16
 _OTHER_NUMBERS = (2, 16, 128, 1024)
 _RANDOM_DRAWS = 3
 _REPEATED = 0.01  # of the keys, beyond which it is said
+_SMALL = 1 << 24  # numbers in keys and queries: below, several threads wait for each other more than they compute
 STAGES = 6
 """How often one measurement reports progress."""
 
@@ -83,7 +86,18 @@ def measure_need(
     progress: Progress = silent,
 ) -> NeedMeasurement:
     """Measure ``keys`` [K, D] with ``queries`` [Q, D]; without queries the keys serve as queries too."""
-    settings = settings or NeedSettings()
+    numbers = keys.numel() + (0 if queries is None else queries.numel())
+    with one_thread() if numbers <= _SMALL else nullcontext():
+        return _measured(keys, queries, settings or NeedSettings(), name, progress)
+
+
+def _measured(
+    keys: Shaped[Tensor, "..."],
+    queries: Shaped[Tensor, "..."] | None,
+    settings: NeedSettings,
+    name: str,
+    progress: Progress,
+) -> NeedMeasurement:
     own = queries is None
     stages = iter(range(1, STAGES + 1))
 

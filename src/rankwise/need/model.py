@@ -25,6 +25,7 @@ from rankwise.need.document import NeedMeasurement
 from rankwise.need.measurement import STAGES, NeedSettings, measure_need
 from rankwise.need.per_head import head_needs
 from rankwise.need.vectors import LARGEST_DIM
+from rankwise.nn import one_thread
 from rankwise.progress import Progress, silent
 
 
@@ -64,7 +65,8 @@ def measure_model_need(
                 name=name,
                 progress=lambda what, done, _: progress(what, before + done, total),
             )
-            found.append(replace(need, heads=head_needs(call)))
+            with one_thread():  # a head's matrices are small
+                found.append(replace(need, heads=head_needs(call)))
 
     running.watch(tokens, visit)
     return found

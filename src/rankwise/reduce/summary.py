@@ -73,6 +73,7 @@ def summary(
         cache=cache,
         parameters=parameters,
         recall=measured.recall,
+        texts=None if measured.texts is None else len(measured.texts[2]),
     )
     layers = tuple(
         LayerRanks(name=cut.site.name, kind=cut.site.kind, ranks=cut_ranks(cut), size=_size(cut.site))

@@ -25,8 +25,12 @@ def verdict(
     cache: Change,
     parameters: Change,
     recall: Sequence[RecallReport] = (),
+    texts: int | None = None,
 ) -> tuple[str, Judgement]:
-    """The sentence, and the judgement it ends with."""
+    """The sentence, and the judgement it ends with.
+
+    - ``texts``: how many measured; of an encoder each has one nearest neighbour, so few say little.
+    """
     saved_model = 1 - parameters.after / parameters.before
     what = _what(cache, saved_model)
     if cost is None:
@@ -36,7 +40,8 @@ def verdict(
         changed = 1 - cost.neighbours_kept
         good, bad = cost.neighbours_kept >= _NEIGHBOURS, cost.neighbours_kept < 2 * _NEIGHBOURS - 1
         judged = _judged(good and saved_model >= _SAVED_MODEL, bad or saved_model < _SAVED_MODEL)
-        return f"{what}, {changed:.0%} of nearest neighbours change (cost {cost.cost:.4f}): {judged}.", judged
+        counted = "" if texts is None else f"{round(changed * texts)} of {texts}, "
+        return f"{what}, {changed:.0%} of nearest neighbours change ({counted}cost {cost.cost:.4f}): {judged}.", judged
     assert cost.perplexity_percent is not None
     assert original_loss is not None
     saved = 1 - cache.after / cache.before if cache.before else saved_model

@@ -152,13 +152,13 @@ function auditTables(host, data) {
   const pairs = data.layers.flatMap((layer) => layer.overlaps.map((pair) => ({ layer, pair })));
   if (pairs.length) {
     const redundant = pairs.filter(({ pair }) => pair.redundant).length;
-    host.append(h("h3", {}, "Heads that repeat each other"), h("p", { class: "note" }, `${plural(redundant, "pair")} of heads share both sides of a form by more than one half and more than chance; the closest others are listed too. Sides: queries and keys of QK, what is written and what is read by OV. Numbers: the share of the smaller main subspace that lies in the other, 0 to 1, and that of random subspaces.`),
+    host.append(h("h3", {}, "Heads that share their main subspaces"), h("p", { class: "note" }, `${plural(redundant, "pair")} of heads share both sides of a form by more than one half and more than chance; they are called overlapping, and the closest others are listed too. Sides: queries and keys of QK, what is written and what is read by OV. Numbers: the share of the smaller main subspace that lies in the other, 0 to 1, and that of random subspaces.`),
       sortable({
         caption: "Overlap of main subspaces", rows: pairs,
         columns: [
           { label: "layer", value: ({ layer }) => layerName(layer) }, { label: "form", value: ({ pair }) => pair.form }, { label: "heads", value: ({ pair }) => pair.heads.join(" and ") },
           { label: "query or written side", value: ({ pair }) => pair.left, show: hundredths }, { label: "by chance", value: ({ pair }) => pair.left_random, show: hundredths }, { label: "key or read side", value: ({ pair }) => pair.right, show: hundredths }, { label: "by chance ", value: ({ pair }) => pair.right_random, show: hundredths },
-          { label: "redundant", value: ({ pair }) => (pair.redundant ? "yes" : "no") },
+          { label: "overlapping", value: ({ pair }) => (pair.redundant ? "yes" : "no") },
         ],
         sorted: { at: 3, falling: true },
       }));

@@ -21,7 +21,8 @@ function initReduce(data) {
       () => ({ columns: ["method", "keep", "parameters", "cost", "standard_error"], rows: frontier.map((point) => [point.method, point.keep, point.parameters, point.cost.cost, point.cost.standard_error]) }));
   }
   const totals = data.layers.map((layer) => layer.ranks.reduce((sum, rank) => sum + rank, 0));
-  draw("Directions that each layer keeps", { label: "layer", log: false, ticks: totals.map((_, at) => at) }, { label: "directions", log: false },
+  const sizes = distinct(data.layers.map((layer) => layer.size));
+  draw(`Directions that each layer keeps${sizes.length === 1 ? ` of ${shown(sizes[0])}` : ""}`, { label: "layer", log: false, ticks: totals.map((_, at) => at) }, { label: "directions", log: false },
     [{ name: "kept", tone: "s0", marker: 0, line: false, points: totals.map((total, at) => ({ x: at, y: total, tip: () => [data.layers[at].name, ["kept", shown(total)], ["of", shown(data.layers[at].size)]] })) }],
     () => ({ columns: ["layer", "kept", "of"], rows: totals.map((total, at) => [data.layers[at].name, total, data.layers[at].size]) }));
 }
