@@ -11,6 +11,7 @@ from rankwise.cli import main
 from rankwise.models.running.model import load_running, running_from
 from rankwise.models.running.texts import text_sequences
 from saved_models import saved
+from word_tokenizer import word_tokenizer
 
 _SIZES = {"vocab_size": 3000, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 8,
           "num_hidden_layers": 1, "max_position_embeddings": 40, "pad_token_id": 0}  # fmt: skip
@@ -32,25 +33,9 @@ def test_stand_in_tokenizers_are_refused(family, tmp_path, capsys):
     assert "--tokens" in said
 
 
-def words(count):
-    """A tokenizer of ``count`` tokens: one a word, its ends marked, the others unknown."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
-    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{at}" for at in range(count - 5))]
-    backend = Tokenizer(models.WordLevel({name: at for at, name in enumerate(names)}, unk_token="[UNK]"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend, unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]",
-        mask_token="[MASK]",
-    )  # fmt: skip
-
-
 def masked_model(folder, tokens):
     model = transformers.BertForMaskedLM._from_config(transformers.BertConfig(**_SIZES | {"vocab_size": 100}))
-    words(tokens).save_pretrained(folder)
+    word_tokenizer(tokens).save_pretrained(folder)
     return saved(model, folder)
 
 
