@@ -67,7 +67,7 @@ def reduced(capsys, folder, *texts):
 
 
 def test_whole_records_have_the_right_loss_and_a_stream_of_them_is_warned_of(folder, tmp_path, capsys):
-    """Right is log 2 per token: a coin per word, and one for the length, which falls where a word or the end follows."""
+    """Right is log 2 per token: a coin per word, and one for the length, tossed where a word or the end may follow."""
     path, lines = written_records(tmp_path / "records.txt")
     whole = reduced(capsys, folder, "--records", path, "--pieces", "80")
     assert whole["texts"]["records"] is True

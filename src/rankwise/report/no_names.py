@@ -26,7 +26,7 @@ def without_homes(text: str) -> str:
 
 
 def page_text(text: str) -> str:
-    """``text`` without homes and the user's name in paths, control characters and words that no page has room for."""
+    """``text`` without homes and the user's name in paths, control characters and words of more than 200 letters."""
     shown = without_homes(re.sub(r"\S{201,}", lambda word: plain_name(word[0]), text))
     shown = "".join(letter if letter.isprintable() or letter in "\n\t" else "\ufffd" for letter in shown)
     return re.sub(rf"(?<=[/\\]){re.escape(_user())}(?=[/\\]|$)", "~", shown) if _user() else shown
