@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from scipy.special import betaincinv
 from torch import Tensor
 
 from rankwise.audit.baseline import Side, divided_gain, triangle
@@ -38,6 +39,19 @@ class ChanceOverlap:
         """Mean and deviation for pairs of subspaces of these dimensions."""
         i, j = (np.minimum(dims, len(self.mean) - 1) for dims in (one, other))
         return self.mean[i, j], self.deviation[i, j]
+
+    def limit(
+        self, one: Int[np.ndarray, " p"], other: Int[np.ndarray, " p"], confidence: float
+    ) -> Float[np.ndarray, " p"]:
+        """What chance exceeds with probability ``1 - confidence``, if shares have a beta distribution (heuristic)."""
+        mean, deviation = self.of(one, other)
+        whole = np.maximum(np.minimum(one, other), 1)
+        share, variance = mean / whole, np.square(deviation / whole)
+        spread_out = (variance > 1e-12) & (share * (1 - share) > variance)
+        weight = np.where(spread_out, share * (1 - share) / np.where(spread_out, variance, 1) - 1, 1.0)
+        quantile = betaincinv(np.maximum(share * weight, 1e-9), np.maximum((1 - share) * weight, 1e-9), confidence)
+        # a variance as large as can be is of shares that are 0 or 1
+        return whole * np.where(spread_out, quantile, np.where(variance > 1e-12, 1.0, share))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import NormalDist
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -65,15 +66,15 @@ def overlaps(
     same_group = i // forms.group == j // forms.group
     right_size = np.where(same_group, min(forms.right_cores.shape[1], forms.right_spaces.size), forms.right_spaces.size)
     left_chance, right_chance = chance or (None, None)
-    right = _shared(forms.right_spaces, i, j, _moments(right_size, in_common, right_chance, same_group), spread)
+    right = _shared(forms.right_spaces, i, j, _moments(right_size, in_common, right_chance, same_group, spread))
     found: list[Overlap] = []
     for pairs in _by_need(right.share):
         weaker = sorted((min(pair.left, pair.right) for pair in found), reverse=True)
         if len(weaker) >= _CLOSEST and right.share[pairs[0]] < min(_HALF, weaker[_CLOSEST - 1]):
             break  # the weaker side decides: no pair from here on is redundant or among the closest
         left_size = np.full(len(pairs), forms.left_spaces.size)
-        moments = _moments(left_size, 0, left_chance, same_group[pairs])
-        left = _shared(forms.left_spaces, i[pairs], j[pairs], moments, spread)
+        moments = _moments(left_size, 0, left_chance, same_group[pairs], spread)
+        left = _shared(forms.left_spaces, i[pairs], j[pairs], moments)
         found += [
             Overlap(
                 name,
@@ -103,13 +104,22 @@ def _redundant(side: _Shared, pair: int) -> bool:
 
 
 def _moments(
-    size: Int[np.ndarray, " p"], in_common: int, chance: SideChance | None, same_group: Bool[np.ndarray, " p"]
+    size: Int[np.ndarray, " p"],
+    in_common: int,
+    chance: SideChance | None,
+    same_group: Bool[np.ndarray, " p"],
+    spread: float,
 ) -> _Moments:
-    """Mean and deviation of the dimensions that chance lets subspaces of given dimensions share."""
+    """How many dimensions chance lets subspaces of given dimensions share: the mean, and what it does not exceed."""
     if chance is not None:
+        confidence = NormalDist().cdf(spread)
 
         def drawn(one: Int[np.ndarray, " p"], other: Int[np.ndarray, " p"]) -> Float[np.ndarray, "two p"]:
-            return np.where(same_group, chance.same_group.of(one, other), chance.others.of(one, other))
+            same, others = (
+                np.stack((pairs.of(one, other)[0], pairs.limit(one, other, confidence)))
+                for pairs in (chance.same_group, chance.others)
+            )
+            return np.where(same_group, same, others)
 
         return drawn
 
@@ -118,19 +128,17 @@ def _moments(
         same = np.minimum(in_common, np.minimum(one, other))
         keys = zip((size - same).tolist(), (one - same).tolist(), (other - same).tolist(), strict=True)
         mean, deviation = np.array([moments(*key) for key in keys]).T
-        return np.stack((mean + same, deviation))
+        return np.stack((mean + same, mean + same + spread * deviation))
 
     return computed
 
 
-def _shared(
-    spaces: Subspaces, i: Int[np.ndarray, " p"], j: Int[np.ndarray, " p"], moments: _Moments, spread: float
-) -> _Shared:
+def _shared(spaces: Subspaces, i: Int[np.ndarray, " p"], j: Int[np.ndarray, " p"], moments: _Moments) -> _Shared:
     dims = spaces.dims
     shared = spaces.shared(i, j)
     smaller = np.minimum(dims[i], dims[j])
-    mean, deviation = moments(dims[i], dims[j])
+    mean, limit = moments(dims[i], dims[j])
     # float32 bases are orthonormal to about 1e-6
-    beyond = shared > mean + spread * deviation + 1e-4 * smaller
+    beyond = shared > limit + 1e-4 * smaller
     whole = np.maximum(smaller, 1)  # a head of zeros spans nothing and shares nothing
     return _Shared(np.minimum(shared / whole, 1.0), mean / whole, beyond)
