@@ -74,7 +74,10 @@ PROMISES: tuple[tuple[str, tuple[str, ...]], ...] = (
         "Every failure is listed with its cause and changes the exit code.",
         ("test_divergence", "test_kill_9_a_worker", "test_signals_closed_pipe_hang_out_of_memory"),
     ),
-    ("Names from files stay text, on terminals, in tables and on pages.", ("test_injection",)),
+    (
+        "Names from files stay text, on terminals, in tables and on pages; a page names no home of a user.",
+        ("test_injection",),
+    ),
     ("Thousands of runs cost the driver no memory.", ("test_scale",)),
     ("Numbers of the theory are finite and never above the trivial bound.", ("test_extremes_of_theory",)),
 )
@@ -89,6 +92,10 @@ _NOT_PROMISED = """
 - **Ray's own two agents.** They stay for about a minute after a driver that was killed.
 - **Files that lie consistently.** A configuration whose sizes fit the matrices, but that belongs to another model, is
   believed; so is a store that someone rewrote together with its hashes, which are no signatures.
+- **Texts and tokenizers that fit in size alone.** A tokenizer with about as many tokens as the model has embeddings is
+  taken for the model's. What it makes of the texts is judged by the loss, beside guesses, and warned of, not refused.
+- **Names in the content of a page.** Homes and the user's name in paths are taken out, on pages only: JSON documents,
+  stores and the names of files themselves stay as they are.
 - **Equal bits on different kinds of CPU**, and anything about CUDA, which was never tried.
 - **Power cuts, network file systems, macOS and Windows.** Files are brought to the disk before they are renamed, but
   all tests run on Linux with a local disk.

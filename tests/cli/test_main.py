@@ -88,6 +88,16 @@ def test_a_command_may_leave_by_itself(monkeypatch, leaving, code):
     assert main(["doctor"]) == code
 
 
+@pytest.mark.parametrize(("error", "what"), [(MemoryError(), "memory"), (RecursionError(), "nesting")])
+def test_what_the_machine_cannot_hold_is_a_message(monkeypatch, capsys, error, what):
+    replace_command(monkeypatch, fail_with(error))
+    assert main(["doctor"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("rankwise: expected input of a size")
+    assert f"got too much {what}" in told
+    assert told.count("\n") == 1
+
+
 def test_a_bug_keeps_its_traceback(monkeypatch):
     replace_command(monkeypatch, fail_with(ZeroDivisionError("a bug")))
     with pytest.raises(ZeroDivisionError, match="a bug"):

@@ -16,12 +16,14 @@ from rankwise.cli import main
 from rankwise.errors import InvalidInputError, MissingExtraError, SpecError
 from rankwise.need.document import read_need
 from rankwise.reduce.document import read_reduction
+from rankwise.report import no_names
 from rankwise.report.html import PageContent, build_page, script_json
 from rankwise.report.store_data import CURVE_POINTS, read_store_data
 from rankwise.spec import MatchSpec, RunSpec, from_plain, plain
 from rankwise.sweep.store import open_store
 from report_documents import need_document, reduction_document
 from report_stores import HOSTILE, MACHINE, VERSIONS, theorem_runs, trade_off_runs, write_store
+from saved_models import saved_byte_model
 
 NO_CLAIM = "How much rank, and how many heads?"
 
@@ -105,6 +107,40 @@ def test_a_page_names_no_host_no_user_and_no_home(tmp_path):
         assert name not in page
     for kept in ("~/data/x.npy", "~/weights is full", "~/train.py", "cpu"):
         assert kept in page
+
+
+def test_commands_and_names_of_files_on_a_page_name_no_home(tmp_path, monkeypatch, capsys):
+    """The page of a model in somebody's home, whose file names turn the direction of text."""
+    home = tmp_path / "of" / "alice"
+    monkeypatch.setenv("HOME", str(home))
+    model = saved_byte_model(home / "models" / "\u202em\u2066")
+    (text := home / "\u200ft.txt").write_text("the cat sat on the mat. " * 100)
+    page = tmp_path / "p.html"
+    assert main(["audit", str(model), "--text", str(text), "--length", "32", "--page", str(page)]) == 0
+    told, shown = capsys.readouterr().out, page.read_text()
+    assert "rankwise reduce" in shown
+    assert "~/models/" in shown
+    assert "alice" not in shown
+    for mark in "\u202e\u2066\u200f":
+        assert mark not in told
+        assert mark not in shown
+        assert f"\\u{ord(mark):04x}" not in shown
+
+
+def test_whatever_a_document_names_a_page_has_room_for_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("USER", "bob")
+    monkeypatch.setenv("LOGNAME", "bob")
+    no_names._user.cache_clear()
+    document = need_document()
+    document["source"] |= {"model": "x" * 4000, "text": ["/scratch/bob/corpus.txt"]}
+    (tmp_path / "n.json").write_text(json.dumps(document))
+    assert main(["report", "--need", str(tmp_path / "n.json"), "-o", str(tmp_path / "p.html")]) == 0
+    page = (tmp_path / "p.html").read_text()
+    assert "x" * 90 in page
+    assert "x" * 201 not in page
+    assert "bob" not in page
+    assert "/scratch/~/corpus.txt" in page
+    no_names._user.cache_clear()
 
 
 def test_long_curves_are_thinned_and_say_so(tmp_path):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rankwise.audit.baseline import Side, baseline, ov_sides, qk_sides
+from rankwise.audit.chance_overlap import chance_behind_gains
 from rankwise.audit.identifiable import near_equal
 from rankwise.audit.joint import joint_of_weights
 from rankwise.audit.overlap import overlaps
@@ -86,12 +87,14 @@ def _audit_layer(stored: LayerWeights, *, heads_of_model: int, pairs_of_model: i
     del stored
     qk = qk_forms(weights)
     rotary_key = 0 if ref.latent is None else ref.latent.rope
-    qk_overlaps = overlaps(qk, "QK", pairs_of_model=pairs_of_model, in_common=rotary_key)
+    chance = chance_behind_gains(qk_random, ref.group)
+    qk_overlaps = overlaps(qk, "QK", pairs_of_model=pairs_of_model, in_common=rotary_key, chance=chance)
     qk_reports = _qk_reports(weights, qk)
     groups = _groups(ref, qk)
     del qk
     ov = ov_forms(weights)
-    ov_overlaps = () if ov is None else overlaps(ov, "OV", pairs_of_model=pairs_of_model)
+    chance = chance_behind_gains(ov_random, ref.group)
+    ov_overlaps = () if ov is None else overlaps(ov, "OV", pairs_of_model=pairs_of_model, chance=chance)
     values = None if ov is None else ov.singular_values
     ov_ranks = [None] * ref.heads if ov is None else ranks_of(ov.singular_values, max(ov.sizes))
     ov_near_equal = [()] * ref.heads if ov is None else near_equal(ov.singular_values)

@@ -70,16 +70,24 @@ class Side:
     def _rows(self, rng: np.random.Generator) -> Float[np.ndarray, "R A"]:
         if self.latent is None:
             return weighted_triangle(rng, self.size, self.rank, self.gain).T
+        down = self.draw_map(rng)
+        return self.draw_up(rng) @ down
+
+    def draw_map(self, rng: np.random.Generator) -> Float[np.ndarray, "B A"]:
+        """The map to the latent and the shared rotary coordinates, in orthonormal coordinates."""
+        assert self.latent is not None
         down = weighted_triangle(rng, self.size, self.latent + self.rope, self.gain).T
+        return with_typical_latent(down, self.rope) if self.rope else down
+
+    def draw_up(self, rng: np.random.Generator) -> Float[np.ndarray, "R B"]:
+        """A head's rows on what the map gives."""
+        assert self.latent is not None
         gain = np.ones(self.latent) if self.latent_gain is None else self.latent_gain
-        if self.rope:
-            down = with_typical_latent(down, self.rope)
-            up = np.zeros((self.rank, self.latent + self.rope))
-            up[: self.rank - self.rope, : self.latent] = rng.normal(size=(self.rank - self.rope, self.latent)) * gain
-            # of equal initial sizes, a rotary row is one row of the map itself
-            up[self.rank - self.rope :, self.latent :] = np.eye(self.rope)
-            return up @ down
-        return (rng.normal(size=(self.rank, self.latent)) * gain) @ down
+        up = np.zeros((self.rank, self.latent + self.rope))
+        up[: self.rank - self.rope, : self.latent] = rng.normal(size=(self.rank - self.rope, self.latent)) * gain
+        # of equal initial sizes, a rotary row is one row of the map itself
+        up[self.rank - self.rope :, self.latent :] = np.eye(self.rope)
+        return up
 
 
 def qk_sides(weights: LayerWeights) -> tuple[Side, Side]:
@@ -165,16 +173,25 @@ def weighted_triangle(
     """``T`` with ``T^T T`` distributed as ``Z^T diag(gain^2) Z``, Z a ``rows`` x ``columns`` standard normal matrix."""
     if gain is None:
         return triangle(rng, rows, columns)
+    large, rest, freedom = divided_gain(gain, columns)
+    parts = large[:, None] * rng.normal(size=(len(large), columns))
+    if rest:
+        parts = np.concatenate((parts, triangle(rng, freedom, columns) * rest))
+    return _triangle_of(parts)
+
+
+def divided_gain(gain: Float[np.ndarray, " E"], columns: int) -> tuple[Float[np.ndarray, " L"], float, float]:
+    """The largest gains; the gain of the others, taken together, and how many equal coordinates they are like.
+
+    The last two are 0 where the others are too few to be taken together.
+    """
     squares = np.sort(np.square(gain, dtype=np.float64))[::-1]
-    drawn = min(_DRAWN_GAINS * columns, rows)
+    drawn = min(_DRAWN_GAINS * columns, len(squares))
     rest = squares[drawn:]
     freedom = float(rest.sum()) ** 2 / float(np.square(rest).sum()) if rest.any() else 0.0
-    if freedom < 8 * columns:  # too few to be taken together
-        drawn, rest = rows, squares[:0]
-    parts = np.sqrt(squares[:drawn])[:, None] * rng.normal(size=(drawn, columns))
-    if len(rest):
-        parts = np.concatenate((parts, triangle(rng, freedom, columns) * math.sqrt(rest.sum() / freedom)))
-    return _triangle_of(parts)
+    if freedom < 8 * columns:
+        return np.sqrt(squares), 0.0, 0.0
+    return np.sqrt(squares[:drawn]), math.sqrt(rest.sum() / freedom), freedom
 
 
 def triangle(rng: np.random.Generator, rows: float, columns: int) -> Float[np.ndarray, "K columns"]:

@@ -8,13 +8,16 @@ Legend: p pairs of heads.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import NormalDist
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from rankwise.audit.baseline import joint_spread, overlap_moments
+from rankwise.audit.chance_overlap import SideChance
 from rankwise.audit.report import Overlap
 from rankwise.audit.spectra import Forms
 from rankwise.audit.subspaces import Subspaces
@@ -22,6 +25,8 @@ from rankwise.audit.subspaces import Subspaces
 _HALF = 0.5
 _CLOSEST = 3
 _PAIRS_AT_ONCE = 64
+
+_Moments = Callable[[Int[np.ndarray, " p"], Int[np.ndarray, " p"]], Float[np.ndarray, "two p"]]
 
 
 @dataclass(frozen=True)
@@ -36,10 +41,19 @@ class _Shared:
     """Whether the share is more than chance gives."""
 
 
-def overlaps(forms: Forms, name: str, *, pairs_of_model: int, in_common: int = 0) -> tuple[Overlap, ...]:
+def overlaps(
+    forms: Forms,
+    name: str,
+    *,
+    pairs_of_model: int,
+    in_common: int = 0,
+    chance: tuple[SideChance, SideChance] | None = None,
+) -> tuple[Overlap, ...]:
     """The redundant pairs of a layer and its closest pairs, closest first.
 
-    Two heads of one key group share the right factor, so there chance is that of subspaces of its ``rank``
+    - ``chance``: what random heads behind the layer's gains share on either side; without gains there is a formula.
+
+    The formula: two heads of one key group share the right factor, so there chance is that of subspaces of its ``rank``
     coordinates, not of all. Heads behind a shared map (latent attention) can only differ within its rows. ``in_common``
     coordinates of the right side are the same in all heads (the rotary key of latent attention): as many shared
     dimensions, where both subspaces have them, are nobody's choice.
@@ -51,14 +65,16 @@ def overlaps(forms: Forms, name: str, *, pairs_of_model: int, in_common: int = 0
     spread = joint_spread(2 * pairs_of_model)
     same_group = i // forms.group == j // forms.group
     right_size = np.where(same_group, min(forms.right_cores.shape[1], forms.right_spaces.size), forms.right_spaces.size)
-    right = _shared(forms.right_spaces, i, j, right_size, spread, in_common=in_common)
+    left_chance, right_chance = chance or (None, None)
+    right = _shared(forms.right_spaces, i, j, _moments(right_size, in_common, right_chance, same_group, spread))
     found: list[Overlap] = []
     for pairs in _by_need(right.share):
         weaker = sorted((min(pair.left, pair.right) for pair in found), reverse=True)
         if len(weaker) >= _CLOSEST and right.share[pairs[0]] < min(_HALF, weaker[_CLOSEST - 1]):
             break  # the weaker side decides: no pair from here on is redundant or among the closest
         left_size = np.full(len(pairs), forms.left_spaces.size)
-        left = _shared(forms.left_spaces, i[pairs], j[pairs], left_size, spread, in_common=0)
+        moments = _moments(left_size, 0, left_chance, same_group[pairs], spread)
+        left = _shared(forms.left_spaces, i[pairs], j[pairs], moments)
         found += [
             Overlap(
                 name,
@@ -87,24 +103,42 @@ def _redundant(side: _Shared, pair: int) -> bool:
     return bool(side.share[pair] > _HALF and side.beyond[pair])
 
 
-def _shared(
-    spaces: Subspaces,
-    i: Int[np.ndarray, " p"],
-    j: Int[np.ndarray, " p"],
+def _moments(
     size: Int[np.ndarray, " p"],
-    spread: float,
-    *,
     in_common: int,
-) -> _Shared:
+    chance: SideChance | None,
+    same_group: Bool[np.ndarray, " p"],
+    spread: float,
+) -> _Moments:
+    """How many dimensions chance lets subspaces of given dimensions share: the mean, and what it does not exceed."""
+    if chance is not None:
+        confidence = NormalDist().cdf(spread)
+
+        def drawn(one: Int[np.ndarray, " p"], other: Int[np.ndarray, " p"]) -> Float[np.ndarray, "two p"]:
+            same, others = (
+                np.stack((pairs.of(one, other)[0], pairs.limit(one, other, confidence)))
+                for pairs in (chance.same_group, chance.others)
+            )
+            return np.where(same_group, same, others)
+
+        return drawn
+
+    def computed(one: Int[np.ndarray, " p"], other: Int[np.ndarray, " p"]) -> Float[np.ndarray, "two p"]:
+        moments = lru_cache(maxsize=None)(overlap_moments)
+        same = np.minimum(in_common, np.minimum(one, other))
+        keys = zip((size - same).tolist(), (one - same).tolist(), (other - same).tolist(), strict=True)
+        mean, deviation = np.array([moments(*key) for key in keys]).T
+        return np.stack((mean + same, mean + same + spread * deviation))
+
+    return computed
+
+
+def _shared(spaces: Subspaces, i: Int[np.ndarray, " p"], j: Int[np.ndarray, " p"], moments: _Moments) -> _Shared:
     dims = spaces.dims
     shared = spaces.shared(i, j)
     smaller = np.minimum(dims[i], dims[j])
-    moments = lru_cache(maxsize=None)(overlap_moments)
-    same = np.minimum(in_common, smaller)
-    keys = zip((size - same).tolist(), (dims[i] - same).tolist(), (dims[j] - same).tolist(), strict=True)
-    mean, deviation = np.array([moments(*key) for key in keys]).T
-    mean = mean + same
+    mean, limit = moments(dims[i], dims[j])
     # float32 bases are orthonormal to about 1e-6
-    beyond = shared > mean + spread * deviation + 1e-4 * smaller
+    beyond = shared > limit + 1e-4 * smaller
     whole = np.maximum(smaller, 1)  # a head of zeros spans nothing and shares nothing
     return _Shared(np.minimum(shared / whole, 1.0), mean / whole, beyond)

@@ -47,8 +47,12 @@ def console() -> Console:
 
 
 def print_line(words: str, *, bold: bool = False) -> None:
-    """A paragraph: at the words where a terminal is narrow, in one line where something else reads it."""
+    """A paragraph: at the words where a terminal is narrow, in one line where something else reads it.
+
+    Letters that would move others (control characters, marks of direction in a file's name) are shown as "\ufffd".
+    """
     out = console()
+    words = "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in words)
     out.print(Text(words), style="bold" if bold else None, soft_wrap=not out.is_terminal)
 
 

@@ -59,7 +59,10 @@ class MaskedPieces:
 
 
 def read_records(file: Path, running: RunningModel, *, length: int, limit: int) -> MaskedPieces:
-    """One record per line, special tokens added; cut at ``length`` where longer, padded on the right where shorter."""
+    """One record per line, special tokens added; cut where longer, padded on the right where shorter.
+
+    - ``length``: where records are cut, at the latest where the model's positions end.
+    """
     tokenizer = running.tokenizer
     if tokenizer is None:
         raise InvalidInputError("--records: expected a model directory with a tokenizer, got none")
@@ -68,8 +71,14 @@ def read_records(file: Path, running: RunningModel, *, length: int, limit: int) 
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"{file}: expected UTF-8 text, one record per line, got: {error}") from None
     lines = [stripped for line in content.splitlines() if (stripped := line.strip())]
-    rows = [tokenizer(line[: length * _LONGEST_TOKEN])["input_ids"][:length] for line in lines[:limit]]
-    rows = [row for row in rows if len(row) > 1]
+    most = length if running.longest is None else min(length, running.longest)
+    rows, used = [], 0.0
+    for line in lines[:limit]:
+        start = line[: most * _LONGEST_TOKEN]
+        row = tokenizer(start)["input_ids"]
+        if len(row) > 1:
+            rows.append(row[:most])
+            used += len(start) * min(1.0, most / len(row))
     if len(rows) < 2:
         raise InvalidInputError(f"{file}: expected at least two records of two tokens, got {len(rows)}")
     width = max(map(len, rows))
@@ -79,7 +88,7 @@ def read_records(file: Path, running: RunningModel, *, length: int, limit: int) 
     for at, row in enumerate(rows):
         tokens[at, : len(row)] = torch.tensor(row)
         real[at, : len(row)] = True
-    return MaskedPieces(tokens, (plain_name(file.name),), real, len(rows) / len(lines))
+    return MaskedPieces(tokens, (plain_name(file.name),), real, used / sum(map(len, lines)))
 
 
 def run(running: RunningModel, pieces: MaskedPieces, tokens: Int64[Tensor, "T N"] | None = None) -> Tensor:

@@ -23,6 +23,7 @@ from rankwise.errors import InvalidInputError, MissingExtraError
 from rankwise.need import NeedReport
 from rankwise.reduce import Reduction
 from rankwise.report.headline import Figure, best, refutations, trade_offs
+from rankwise.report.no_names import page_text, page_value
 from rankwise.report.reduction import what_to_do
 from rankwise.report.store_data import StoreData
 from rankwise.watch import WatchReport
@@ -65,10 +66,8 @@ def build_page(content: PageContent) -> str:
 
     style, script = _static("style.css"), _script()
     figures = first_figures(content)
-    blocks = {"data-saturation": json.loads(_static("saturation.json"))}
+    blocks = {}
     store = content.store
-    if store is not None:
-        blocks["data-store"] = store.document
     if content.audit is not None:
         blocks["data-audit"] = content.audit.to_json()
     if content.need is not None:
@@ -83,6 +82,9 @@ def build_page(content: PageContent) -> str:
         blocks["data-reduce"] = content.reduction.to_json()
     if content.watch is not None:
         blocks["data-watch"] = content.watch.to_json()
+    blocks = {"data-saturation": json.loads(_static("saturation.json"))} | page_value(blocks)
+    if store is not None:
+        blocks["data-store"] = store.document  # its texts are a page's already
     page: str = (
         _environment()
         .get_template("page.html.j2")
@@ -282,7 +284,10 @@ def _environment() -> Any:
     except ImportError:
         raise MissingExtraError("report", "writing a report") from None
     loader = PackageLoader("rankwise.report")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        finalize=lambda value: page_text(value) if type(value) is str else value,
+    )  # fmt: skip
 
 
 def _hours(seconds: float) -> str:

@@ -210,15 +210,26 @@ def test_a_model_of_images_cannot_be_run_on_texts(tmp_path):
         load_running(saved(tiny_model("vit"), tmp_path / "m"))
 
 
-def test_failures_in_a_models_own_code_are_messages(tmp_path):
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (AttributeError("no such thing"), "BertModel to run on token ids alone, got AttributeError: no such thing"),
+        (RecursionError("maximum recursion depth exceeded"), "got RecursionError: maximum recursion depth"),
+        (MemoryError(), "in the memory of this machine, got too little"),
+    ],
+)
+def test_failures_in_a_models_own_code_are_messages(error, said):
     class Broken(torch.nn.Module):
         def forward(self, *args, **kwargs):
-            raise AttributeError("no such thing")
+            raise error
 
     running = running_from(tiny_model("bert"), objective="embedding")
     running.model.encoder.layer[1] = Broken()
-    with pytest.raises(InvalidInputError, match="BertModel to run on token ids alone, got AttributeError: no such"):
+    with pytest.raises(InvalidInputError, match=said):
         running(tokens())
+
+
+def test_parts_of_another_kind_are_refused(tmp_path):
     text = {"vocab_size": 50, "hidden_size": 40, "num_attention_heads": 5, "num_hidden_layers": 1}
     config = transformers.CLIPConfig(text_config=text, vision_config=text | {"image_size": 16, "patch_size": 8})
     with pytest.raises(InvalidInputError, match="transformers can build"):

@@ -11,6 +11,7 @@ from rankwise.cli import main
 from rankwise.models.running.model import load_running, running_from
 from rankwise.models.running.texts import text_sequences
 from saved_models import saved
+from word_tokenizer import word_tokenizer
 
 _SIZES = {"vocab_size": 3000, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 8,
           "num_hidden_layers": 1, "max_position_embeddings": 40, "pad_token_id": 0}  # fmt: skip
@@ -32,25 +33,9 @@ def test_stand_in_tokenizers_are_refused(family, tmp_path, capsys):
     assert "--tokens" in said
 
 
-def words(count):
-    """A tokenizer of ``count`` tokens: one a word, its ends marked, the others unknown."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
-    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{at}" for at in range(count - 5))]
-    backend = Tokenizer(models.WordLevel({name: at for at, name in enumerate(names)}, unk_token="[UNK]"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend, unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]",
-        mask_token="[MASK]",
-    )  # fmt: skip
-
-
 def masked_model(folder, tokens):
     model = transformers.BertForMaskedLM._from_config(transformers.BertConfig(**_SIZES | {"vocab_size": 100}))
-    words(tokens).save_pretrained(folder)
+    word_tokenizer(tokens).save_pretrained(folder)
     return saved(model, folder)
 
 
@@ -92,10 +77,11 @@ def test_the_share_of_unknown_tokens_is_told_and_warned_of(tmp_path, capsys):
     assert shares == {"known": 0.0, "unknown": pytest.approx(0.1 * 20 / 22, abs=0.01)}
 
 
+@pytest.mark.parametrize("architecture", ["llama", "gemma2", "gemma3"])
 @pytest.mark.parametrize(("stated", "begins"), [(True, True), (False, False), (None, True)])
-def test_gguf_files_say_whether_texts_begin_with_bos(stated, begins, tmp_path):
+def test_gguf_files_say_whether_texts_begin_with_bos(architecture, stated, begins, tmp_path):
     pytest.importorskip("accelerate", reason="running GGUF files needs the extra gguf")
-    path = gemma_like(tmp_path / "m.gguf", stated)
+    path = gemma_like(tmp_path / "m.gguf", stated, architecture)
     running = load_running(path)
     (tmp_path / "t.txt").write_text("a b c d e " * 30)
     pieces = text_sequences([tmp_path / "t.txt"], running.tokenizer, length=10, without=running.no_tokenizer_because)
@@ -103,10 +89,10 @@ def test_gguf_files_say_whether_texts_begin_with_bos(stated, begins, tmp_path):
     assert not (pieces.tokens[:, 1:] == 2).any()
 
 
-def gemma_like(path, adds_bos):
+def gemma_like(path, adds_bos, architecture):
     """A tiny language model with a SentencePiece vocabulary whose BOS is token 2."""
     gguf = pytest.importorskip("gguf", reason="GGUF files need the extra gguf")
-    writer = gguf.GGUFWriter(path, "llama")
+    writer = gguf.GGUFWriter(path, architecture)
     writer.add_block_count(1)
     writer.add_embedding_length(64)
     writer.add_feed_forward_length(32)
@@ -128,10 +114,18 @@ def gemma_like(path, adds_bos):
     if adds_bos is not None:
         writer.add_add_bos_token(adds_bos)
     rng = np.random.default_rng(0)
-    shapes = {"token_embd": (len(tokens), 64), "output_norm": (64,), "output": (len(tokens), 64),
+    shapes = {"token_embd": (len(tokens), 64), "output_norm": (64,),
               "blk.0.attn_norm": (64,), "blk.0.ffn_norm": (64,), "blk.0.attn_q": (64, 64), "blk.0.attn_k": (32, 64),
               "blk.0.attn_v": (32, 64), "blk.0.attn_output": (64, 64), "blk.0.ffn_gate": (32, 64),
               "blk.0.ffn_up": (32, 64), "blk.0.ffn_down": (64, 32)}  # fmt: skip
+    if architecture == "llama":
+        shapes["output"] = (len(tokens), 64)
+    else:
+        writer.add_key_length(16)
+        writer.add_value_length(16)
+        shapes |= {"blk.0.post_attention_norm": (64,), "blk.0.post_ffw_norm": (64,)}
+    if architecture == "gemma3":
+        shapes |= {"blk.0.attn_q_norm": (16,), "blk.0.attn_k_norm": (16,)}
     for name, shape in shapes.items():
         writer.add_tensor(f"{name}.weight", rng.normal(size=shape).astype(np.float32))
     writer.write_header_to_file()

@@ -25,7 +25,7 @@ _PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x
 _CONVERT = (
     "pickled weights can run code when they are read, so they are refused; convert them where you trust them: "
     "torch.load(FILE, weights_only=True) and safetensors.torch.save_file, or "
-    "AutoModel.from_pretrained(DIR).save_pretrained(NEW_DIR)"
+    "AutoModel.from_pretrained(DIR).save_pretrained(NEW_DIR) and, to run texts, the same of AutoTokenizer"
 )
 
 

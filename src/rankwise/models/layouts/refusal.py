@@ -26,7 +26,7 @@ def require_plain(source: TensorSource) -> None:
     if any("lora_A" in name for name in names) and not any(name.endswith("q_proj.weight") for name in names):
         raise InvalidInputError(
             f"{source.origin}: expected the weights of a model, got LoRA matrices, which say nothing without their "
-            f"base model; merge them first (peft: merge_and_unload, save_pretrained)"
+            f"base model; merge them first (peft: merge_and_unload, save_pretrained; of the tokenizer too)"
         )
 
 
