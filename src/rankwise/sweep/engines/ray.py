@@ -38,20 +38,18 @@ from rankwise.sweep.engines.engine import (
 from rankwise.sweep.engines.local import usable_cores
 from rankwise.sweep.engines.ray_head import RayHead, abandon, kill_own_processes, within
 from rankwise.sweep.engines.ray_library import (
-    LOOPBACK,
     death,
     import_ray,
+    join_ray,
     keep_stdout_clean,
     signal_handlers_kept,
-    without_dashboard_process,
+    start_ray,
 )
 from rankwise.sweep.engines.session_folder import hold_session_folder, session_folder
 from rankwise.sweep.engines.wire import accept_checkpoint, checkpoint_files, decode, decode_events, encode
 
-_OBJECT_STORE = 128 * 2**20  # messages and checkpoints pass through, nothing stays
 _FORCE_AFTER = 4.0  # seconds beyond the grace period, for messages on their way
 _FAREWELL = 5.0
-_LONGEST_SOCKET = 107 - len("/session_2000-01-01_00-00-00_000000_4194304/sockets/plasma_store")
 
 
 @dataclass(eq=False)
@@ -225,36 +223,16 @@ class RayEngine:
         self._look_at_nodes()
 
     def _start(self, ray: Any) -> None:
-        quiet = {"log_to_driver": False, "logging_level": "ERROR"}
         try:
             if self._address is not None:
-                ray.init(address=self._address, **quiet)
+                join_ray(ray, self._address)
                 return
-            seats = self._limit or usable_cores()
-            self._folder, folder = hold_session_folder(self._session), str(session_folder(self._session))
-            with without_dashboard_process():
-                started = ray.init(
-                    address="local",
-                    num_cpus=math.ceil(seats * self._cpus),
-                    include_dashboard=False,
-                    object_store_memory=_OBJECT_STORE,
-                    _node_ip_address="127.0.0.1",
-                    _temp_dir=folder if len(folder) <= _LONGEST_SOCKET else None,
-                    **quiet,
-                )
-        except Exception as error:  # Ray raises bare ones too, such as when its processes take too long to start
-            where = f"{self._address}: no Ray cluster answers" if self._address else "Ray does not start"
-            raise EngineError(f"{where}: {error}") from None
+            self._folder = hold_session_folder(self._session)
+            cpus = math.ceil((self._limit or usable_cores()) * self._cpus)
+            start_ray(ray, session_folder(self._session), cpus=cpus)
         finally:
             self._owns_ray = ray.is_initialized()
             keep_stdout_clean(ray)
-        ip = started.address_info["node_ip_address"]
-        if ip != "127.0.0.1":
-            ray.shutdown()
-            raise EngineError(
-                f"Ray was going to listen on {ip}, expected 127.0.0.1 alone: it was imported before this engine; "
-                f"start Ray yourself and give its --address, or set {LOOPBACK}=0 before the import"
-            )
 
     def _launch(self, job: Job) -> None:
         files: dict[str, bytes] = {}
