@@ -21,7 +21,7 @@ from rankwise.audit.subspaces import Subspaces
 
 _HALF = 0.5
 _CLOSEST = 3
-_PAIRS_AT_ONCE = 64
+_LOOKED_AT_FIRST = 64
 
 
 @dataclass(frozen=True)
@@ -52,35 +52,41 @@ def overlaps(forms: Forms, name: str, *, pairs_of_model: int, in_common: int = 0
     same_group = i // forms.group == j // forms.group
     right_size = np.where(same_group, min(forms.right_cores.shape[1], forms.right_spaces.size), forms.right_spaces.size)
     right = _shared(forms.right_spaces, i, j, right_size, spread, in_common=in_common)
-    found: list[Overlap] = []
-    for pairs in _by_need(right.share):
-        weaker = sorted((min(pair.left, pair.right) for pair in found), reverse=True)
-        if len(weaker) >= _CLOSEST and right.share[pairs[0]] < min(_HALF, weaker[_CLOSEST - 1]):
-            break  # the weaker side decides: no pair from here on is redundant or among the closest
-        left_size = np.full(len(pairs), forms.left_spaces.size)
-        left = _shared(forms.left_spaces, i[pairs], j[pairs], left_size, spread, in_common=0)
-        found += [
-            Overlap(
-                name,
-                (int(i[pair]), int(j[pair])),
-                float(left.share[place]),
-                float(right.share[pair]),
-                float(left.random[place]),
-                float(right.random[pair]),
-                bool(_redundant(left, place) and _redundant(right, pair)),
-            )
-            for place, pair in enumerate(pairs)
-        ]
+    order = np.argsort(-right.share, kind="stable")
+    first = max(int((right.share > _HALF).sum()), _LOOKED_AT_FIRST)
+    found = _pairs(forms, name, i, j, right, order[:first], spread)
+    # the weaker side decides: of the others, only these can be among the closest
+    weaker = sorted((min(pair.left, pair.right) for pair in found), reverse=True)[:_CLOSEST]
+    others = order[first:][right.share[order[first:]] >= weaker[-1]]
+    if len(others):
+        found += _pairs(forms, name, i, j, right, others, spread)
     found.sort(key=lambda pair: (-min(pair.left, pair.right), pair.heads))
     return tuple(pair for place, pair in enumerate(found) if pair.redundant or place < _CLOSEST)
 
 
-def _by_need(share: Float[np.ndarray, " p"]) -> list[Int[np.ndarray, " q"]]:
-    """Pairs in the order in which their left sides, the dearer to compute, are looked at: first all that may be
-    redundant."""
-    order = np.argsort(-share, kind="stable")
-    first = int((share > _HALF).sum())
-    return [part for part in np.split(order, range(first, len(order), _PAIRS_AT_ONCE)) if len(part)]
+def _pairs(
+    forms: Forms,
+    name: str,
+    i: Int[np.ndarray, " p"],
+    j: Int[np.ndarray, " p"],
+    right: _Shared,
+    pairs: Int[np.ndarray, " q"],
+    spread: float,
+) -> list[Overlap]:
+    """Some of the pairs with their left sides, the dearer ones to compute."""
+    left = _shared(forms.left_spaces, i[pairs], j[pairs], np.full(len(pairs), forms.left_spaces.size), spread)
+    return [
+        Overlap(
+            name,
+            (int(i[pair]), int(j[pair])),
+            float(left.share[place]),
+            float(right.share[pair]),
+            float(left.random[place]),
+            float(right.random[pair]),
+            bool(_redundant(left, place) and _redundant(right, pair)),
+        )
+        for place, pair in enumerate(pairs)
+    ]
 
 
 def _redundant(side: _Shared, pair: int) -> bool:
@@ -94,7 +100,7 @@ def _shared(
     size: Int[np.ndarray, " p"],
     spread: float,
     *,
-    in_common: int,
+    in_common: int = 0,
 ) -> _Shared:
     dims = spaces.dims
     shared = spaces.shared(i, j)
