@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,7 @@ def reduced(
     started = time.monotonic()
     progress("load the model", 0, 1)
     running = load_running(model) if isinstance(model, Path) else model
+    running = replace(running, names=options.names)
     use_fast_attention(running.model)
     texts = None if read_texts is None else read_texts(running)
     found = runnable_sites(running, attention_sites(running))
