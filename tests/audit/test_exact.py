@@ -62,12 +62,13 @@ def test_ranks_and_overlaps_are_those_of_dense_svds(name, saved):
 
 
 def test_pairs_that_are_not_looked_at_are_none_of_the_closest(monkeypatch):
-    """With one pair at a time, and with all at once, the same pairs are listed."""
+    """With three pairs looked at first, and with all, the same pairs are listed."""
     model = tiny_model("llama", hidden_size=96, num_attention_heads=24, num_key_value_heads=8)
-    at_once = audit_weights(model)
-    monkeypatch.setattr("rankwise.audit.overlap._PAIRS_AT_ONCE", 1)
-    one_by_one = audit_weights(model)
-    for layer, other in zip(at_once.layers, one_by_one.layers, strict=True):
+    monkeypatch.setattr("rankwise.audit.overlap._LOOKED_AT_FIRST", 10**6)
+    every = audit_weights(model)
+    monkeypatch.setattr("rankwise.audit.overlap._LOOKED_AT_FIRST", 3)
+    few = audit_weights(model)
+    for layer, other in zip(every.layers, few.layers, strict=True):
         assert [pair.heads for pair in layer.overlaps] == [pair.heads for pair in other.overlaps]
         for pair, same in zip(layer.overlaps, other.overlaps, strict=True):
             assert (pair.left, pair.right) == pytest.approx((same.left, same.right), rel=1e-5)

@@ -77,3 +77,18 @@ def test_heads_of_zeros_and_single_heads():
     pairs = {pair.heads: pair for pair in overlaps(forms(left, right), "QK", pairs_of_model=3)}
     assert (pairs[0, 1].left, pairs[0, 1].redundant) == (0.0, False)
     assert overlaps(forms(left[:1], right[:1]), "QK", pairs_of_model=1) == ()
+
+
+@pytest.mark.parametrize("groups", [20, 5, 1])
+def test_any_pairs_share_what_their_bases_say(groups):
+    """Pairs are multiplied in rectangles of many heads; heads may have no dimension at all."""
+    left, right = random(20, 6, 40), random(groups, 6, 40, seed=1)
+    left[[0, 9]] = 0
+    spaces = forms(left, right).right_spaces
+    pairs = np.random.default_rng(0).permutation(np.argwhere(np.triu(np.ones((20, 20)), 1)))[:120]
+    bases = [spaces.basis(head).double().numpy() for head in range(20)]
+    expected = [np.square(bases[i].T @ bases[j]).sum() for i, j in pairs]
+    assert spaces.shared(*pairs.T) == pytest.approx(expected, abs=1e-4)
+    every = np.argwhere(np.triu(np.ones((20, 20)), 1))
+    expected = [np.square(bases[i].T @ bases[j]).sum() for i, j in every]
+    assert spaces.shared(*every.T) == pytest.approx(expected, abs=1e-4)

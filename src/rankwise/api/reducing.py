@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor, nn
 
-    from rankwise.models import RunningModel
+    from rankwise.models import RunningModel, TensorNames
     from rankwise.reduce import Texts
 
 Files = str | Path | Sequence[str | Path]
@@ -91,6 +91,7 @@ def reduce(
     pieces: int = 48,
     calibration: int = 16,
     out: str | Path | None = None,
+    names: TensorNames | Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Reducing:
     """Shrink a trained model's attention and say whether it is worth it; ``rankwise reduce`` does the same.
@@ -112,13 +113,16 @@ def reduce(
     - ``pieces``: How many pieces or records at most.
     - ``calibration``: How many pieces of ``calibrate``.
     - ``out``: A new folder for the reduced model.
+    - ``names``: Where a layout is not known: the names of its matrices in the module, as in ``rankwise.audit``.
     - ``options``: ``allocation``, ``heal``, ``heal_tokens``, ``context``, ``recall``, ``form`` and ``frontier`` of
       ``ReductionOptions``.
     """
     from rankwise.cli.reduce import divided, pieces_to_run
+    from rankwise.models import TensorNames
     from rankwise.reduce import MaskedPieces, ReductionOptions, reduced
 
-    asked = ReductionOptions(keep=keep, rank=rank, tolerance=tolerance, method=method, **options)
+    mapped = TensorNames(**names) if isinstance(names, Mapping) else names
+    asked = ReductionOptions(keep=keep, rank=rank, tolerance=tolerance, method=method, names=mapped, **options)
     measured_on, taught_by = _paths(text), _paths(calibrate)
     lines = None if records is None else Path(records)
 

@@ -24,9 +24,9 @@ from rankwise.audit.subspaces import Subspaces
 
 _HALF = 0.5
 _CLOSEST = 3
-_PAIRS_AT_ONCE = 64
+_LOOKED_AT_FIRST = 64
 
-_Moments = Callable[[Int[np.ndarray, " p"], Int[np.ndarray, " p"]], Float[np.ndarray, "two p"]]
+_Chance = Callable[[Int[np.ndarray, " p"], Int[np.ndarray, " p"]], Float[np.ndarray, "two p"]]
 
 
 @dataclass(frozen=True)
@@ -66,16 +66,14 @@ def overlaps(
     same_group = i // forms.group == j // forms.group
     right_size = np.where(same_group, min(forms.right_cores.shape[1], forms.right_spaces.size), forms.right_spaces.size)
     left_chance, right_chance = chance or (None, None)
-    right = _shared(forms.right_spaces, i, j, _moments(right_size, in_common, right_chance, same_group, spread))
-    found: list[Overlap] = []
-    for pairs in _by_need(right.share):
-        weaker = sorted((min(pair.left, pair.right) for pair in found), reverse=True)
-        if len(weaker) >= _CLOSEST and right.share[pairs[0]] < min(_HALF, weaker[_CLOSEST - 1]):
-            break  # the weaker side decides: no pair from here on is redundant or among the closest
-        left_size = np.full(len(pairs), forms.left_spaces.size)
-        moments = _moments(left_size, 0, left_chance, same_group[pairs], spread)
-        left = _shared(forms.left_spaces, i[pairs], j[pairs], moments)
-        found += [
+    right = _shared(forms.right_spaces, i, j, _chance(right_size, in_common, right_chance, same_group, spread))
+
+    def with_left(pairs: Int[np.ndarray, " q"]) -> list[Overlap]:
+        """Some of the pairs with their left sides, the dearer ones to compute."""
+        size = np.full(len(pairs), forms.left_spaces.size)
+        chances = _chance(size, 0, left_chance, same_group[pairs], spread)
+        left = _shared(forms.left_spaces, i[pairs], j[pairs], chances)
+        return [
             Overlap(
                 name,
                 (int(i[pair]), int(j[pair])),
@@ -87,29 +85,30 @@ def overlaps(
             )
             for place, pair in enumerate(pairs)
         ]
+
+    order = np.argsort(-right.share, kind="stable")
+    first = max(int((right.share > _HALF).sum()), _LOOKED_AT_FIRST)
+    found = with_left(order[:first])
+    # the weaker side decides: of the others, only these can be among the closest
+    weaker = sorted((min(pair.left, pair.right) for pair in found), reverse=True)[:_CLOSEST]
+    others = order[first:][right.share[order[first:]] >= weaker[-1]]
+    if len(others):
+        found += with_left(others)
     found.sort(key=lambda pair: (-min(pair.left, pair.right), pair.heads))
     return tuple(pair for place, pair in enumerate(found) if pair.redundant or place < _CLOSEST)
-
-
-def _by_need(share: Float[np.ndarray, " p"]) -> list[Int[np.ndarray, " q"]]:
-    """Pairs in the order in which their left sides, the dearer to compute, are looked at: first all that may be
-    redundant."""
-    order = np.argsort(-share, kind="stable")
-    first = int((share > _HALF).sum())
-    return [part for part in np.split(order, range(first, len(order), _PAIRS_AT_ONCE)) if len(part)]
 
 
 def _redundant(side: _Shared, pair: int) -> bool:
     return bool(side.share[pair] > _HALF and side.beyond[pair])
 
 
-def _moments(
+def _chance(
     size: Int[np.ndarray, " p"],
     in_common: int,
     chance: SideChance | None,
     same_group: Bool[np.ndarray, " p"],
     spread: float,
-) -> _Moments:
+) -> _Chance:
     """How many dimensions chance lets subspaces of given dimensions share: the mean, and what it does not exceed."""
     if chance is not None:
         confidence = NormalDist().cdf(spread)
@@ -133,11 +132,11 @@ def _moments(
     return computed
 
 
-def _shared(spaces: Subspaces, i: Int[np.ndarray, " p"], j: Int[np.ndarray, " p"], moments: _Moments) -> _Shared:
+def _shared(spaces: Subspaces, i: Int[np.ndarray, " p"], j: Int[np.ndarray, " p"], chance: _Chance) -> _Shared:
     dims = spaces.dims
     shared = spaces.shared(i, j)
     smaller = np.minimum(dims[i], dims[j])
-    mean, limit = moments(dims[i], dims[j])
+    mean, limit = chance(dims[i], dims[j])
     # float32 bases are orthonormal to about 1e-6
     beyond = shared > limit + 1e-4 * smaller
     whole = np.maximum(smaller, 1)  # a head of zeros spans nothing and shares nothing

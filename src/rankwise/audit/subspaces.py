@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from rankwise.measure import column_gram
 from rankwise.nn import one_thread_each
 
 _CHUNK_BYTES = 16 * 2**20
+_BLOCK = 8
 
 
 class Rows:
@@ -37,6 +39,11 @@ class Rows:
     def width(self) -> int:
         """Coordinates of a row."""
         return int(self.block.shape[2] if self.triangle is None else self.triangle.shape[0])
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """In which the rows are exact."""
+        return self.block.dtype if self.triangle is None else self.triangle.dtype
 
     def of(self, start: int, stop: int, dtype: torch.dtype) -> Float[Tensor, "m R E"]:
         """Some heads' rows."""
@@ -83,51 +90,71 @@ class Subspaces:
         return self.coefficients[head].float().mT @ rows
 
     def shared(self, i: Int[np.ndarray, " p"], j: Int[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
-        """``||U_i^T U_j||_F^2`` of the given pairs of heads.
-
-        Pairs of one head i with heads j that follow each other are one product of matrices.
-        """
-        order = np.lexsort((j, i))
-        follows = (np.diff(i[order]) == 0) & (np.diff(j[order]) == 1)
-        runs = np.split(order, np.flatnonzero(~follows) + 1)
+        """``||U_i^T U_j||_F^2`` of the given pairs of heads."""
         product = self._by_bases if self.group == 1 else self._by_rows
+        order, rectangles = _rectangles(i, j)
 
-        def shared_by(run: Int[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
-            start, stop = int(j[run[0]]), int(j[run[-1]]) + 1
-            squares = product(int(i[run[0]]), start, stop).square().sum(0).numpy()
-            owners = np.repeat(np.arange(len(run)), self.dims[start:stop])
-            return np.bincount(owners, squares, minlength=len(run)).astype(np.float64)  # whole numbers where all empty
+        def shared_by(rectangle: tuple[range, range]) -> Float[np.ndarray, " m"]:
+            heads, others = rectangle
+            owners = np.repeat(np.arange(len(others)), self.dims[others])
+            parts = product(heads, others).square_().split(self.dims[heads].tolist())
+            # without any dimension, bincount would count in whole numbers
+            sums = [np.bincount(owners, part.sum(0).numpy(), len(others)).astype(np.float64) for part in parts]
+            return np.concatenate(sums)
 
         found = np.empty(len(i))
-        found[order] = np.concatenate(one_thread_each(shared_by, runs))
+        found[order] = np.concatenate(one_thread_each(shared_by, rectangles))
         return found
 
     @cached_property
-    def _by_bases(self) -> Callable[[int, int, int], Tensor]:
-        """``U_head^T`` times the bases of the heads from ``start`` to ``stop``, from all bases one below the other."""
+    def _by_bases(self) -> Callable[[range, range], Float[Tensor, "k K"]]:
+        """The bases of some heads, transposed, times those of others, from all bases one below the other."""
         ends = np.concatenate(([0], np.cumsum(self.dims)))
         bases = torch.empty(int(ends[-1]), self.size)
         for head, (start, stop) in enumerate(pairwise(ends)):
             bases[start:stop] = self._transposed(head)
 
-        def product(head: int, start: int, stop: int) -> Float[Tensor, "k K"]:
-            return bases[ends[head] : ends[head + 1]] @ bases[ends[start] : ends[stop]].mT
+        def product(heads: range, others: range) -> Float[Tensor, "k K"]:
+            return bases[ends[heads.start] : ends[heads.stop]] @ bases[ends[others.start] : ends[others.stop]].mT
 
         return product
 
     @cached_property
-    def _by_rows(self) -> Callable[[int, int, int], Tensor]:
+    def _by_rows(self) -> Callable[[range, range], Float[Tensor, "k K"]]:
         """The same from the products of all rows, where several heads share them."""
-        every = self.rows.of(0, len(self.rows), torch.float64)
-        flat = every.flatten(0, 1)
-        grams = (flat @ flat.mT).unflatten(0, every.shape[:2]).unflatten(2, every.shape[:2]).transpose(1, 2)
+        every = self.rows.of(0, len(self.rows), self.rows.dtype)
+        grams = column_gram(every.flatten(0, 1).mT)
+        grams = grams.unflatten(0, every.shape[:2]).unflatten(2, every.shape[:2]).transpose(1, 2)
 
-        def product(head: int, start: int, stop: int) -> Float[Tensor, "k K"]:
-            across = self.coefficients[head].mT @ grams[head // self.group]
-            others = range(start, stop)
-            return torch.cat([across[other // self.group] @ self.coefficients[other] for other in others], dim=1)
+        def product(heads: range, others: range) -> Float[Tensor, "k K"]:
+            groups = [(group, list(some)) for group, some in groupby(others, lambda head: head // self.group)]
+            seen = slice(groups[0][0], groups[-1][0] + 1)
+            across = torch.cat([self.coefficients[head].mT @ grams[head // self.group, seen] for head in heads], dim=1)
+            theirs = (torch.cat([self.coefficients[head] for head in some], dim=1) for _, some in groups)
+            return torch.cat([part @ some for part, some in zip(across, theirs, strict=True)], dim=1)
 
         return product
+
+
+def _rectangles(
+    i: Int[np.ndarray, " p"], j: Int[np.ndarray, " p"]
+) -> tuple[Int[np.ndarray, " p"], list[tuple[range, range]]]:
+    """Pairs as rectangles, each one product of large matrices: heads that follow each other, all with the same others.
+
+    Of a triangle of pairs, those within a block of heads come as single rows and all others as rectangles. Also gives
+    the order in which the rectangles have the pairs.
+    """
+    within = i // _BLOCK == j // _BLOCK
+    order = np.lexsort((j, i, within))
+    follows = (np.diff(i[order]) == 0) & (np.diff(j[order]) == 1) & (np.diff(within[order]) == 0)
+    found: list[tuple[range, range]] = []
+    for row in np.split(order, np.flatnonzero(~follows) + 1):
+        head, others = int(i[row[0]]), range(int(j[row[0]]), int(j[row[-1]]) + 1)
+        if found and found[-1][0].stop == head and found[-1][1] == others:
+            found[-1] = range(found[-1][0].start, head + 1), others
+        else:
+            found.append((range(head, head + 1), others))
+    return order, found
 
 
 def _triangle(shared: Float[np.ndarray, "A D"] | None) -> Float[Tensor, "E A"] | None:

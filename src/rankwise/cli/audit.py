@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from rankwise.cli.given_names import given_names
 from rankwise.cli.output import print_json, print_line, require_target
 from rankwise.cli.progress import shown_progress
 from rankwise.errors import InvalidInputError, require_int
 
 if TYPE_CHECKING:
     from rankwise.audit import AttentionReport
-    from rankwise.models import ModelSource, Placement, TensorNames
+    from rankwise.models import ModelSource, Placement
 
 
 def audit(
@@ -95,7 +96,7 @@ def audit(
     for option, file in (("-o", output), ("--page", None if json else page_place)):
         if file is not None:
             require_target(option, file)
-    names = _names(q, k, v, o, heads, kv_heads, head_dim, transposed, causal, order, norm)
+    names = given_names(q, k, v, o, heads, kv_heads, head_dim, transposed, causal, order, norm)
     from rankwise.models import open_model, place
 
     if other is not None:
@@ -203,22 +204,3 @@ def _ready_to_run(
         return attention_report(layers, texts=len(read.tokens), source=read.sources, sanity=sanity)
 
     return run
-
-
-def _names(
-    q: str | None, k: str | None, v: str | None, o: str | None, heads: int | None, kv_heads: int | None,
-    head_dim: int | None, transposed: bool, causal: bool, order: Literal["turn", "head"] | None, norm: str | None,
-) -> TensorNames | None:  # fmt: skip
-    from rankwise.models import TensorNames
-
-    given = {"q": q, "k": k, "v": v, "o": o, "heads": heads, "kv-heads": kv_heads, "head-dim": head_dim,
-             "order": order, "norm": norm}  # fmt: skip
-    if transposed or causal or any(value is not None for value in given.values()):
-        missing = [f"--{name}" for name in ("q", "k", "heads") if given[name] is None]
-        if q is None or k is None or heads is None:
-            raise InvalidInputError(f"expected --q, --k and --heads together, got none of: {', '.join(missing)}")
-        return TensorNames(
-            q=q, k=k, v=v, o=o, heads=heads, kv_heads=kv_heads, rank=head_dim, transposed=transposed, causal=causal,
-            order=order, norm=norm,
-        )  # fmt: skip
-    return None

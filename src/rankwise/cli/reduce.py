@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from rankwise.cli.given_names import given_names
 from rankwise.cli.output import print_json, require_figure_name, require_target
 from rankwise.errors import InvalidInputError, require_int
 
@@ -37,6 +38,15 @@ def reduce(
     recall: bool = True,
     format: Literal["latents", "mla"] = "latents",
     frontier: bool = False,
+    q: str | None = None,
+    k: str | None = None,
+    v: str | None = None,
+    o: str | None = None,
+    heads: int | None = None,
+    kv_heads: int | None = None,
+    head_dim: int | None = None,
+    transposed: bool = False,
+    order: Literal["turn", "head"] | None = None,
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
     download: bool = False,
     figure: Path | None = None,
@@ -75,6 +85,16 @@ def reduce(
         recall: Leave out the test of copying from the context.
         format: What --out holds: latents, for rankwise.load_reduced, or a DeepSeek-V2 that transformers loads alone.
         frontier: Also measure all three methods at 75, 50, 37.5 and 25 % kept.
+        q: Name of the query matrix in the loaded model, {layer} for the layer's number; needs --k, --v, --o and
+            --heads too. For layouts that are refused. Norms and positions stay where the model has them.
+        k: Name of the key matrix.
+        v: Name of the value matrix.
+        o: Name of the output matrix.
+        heads: Number of query heads (with --q).
+        kv_heads: Number of key and value heads, if fewer (with --q).
+        head_dim: Rank of a head, if the matrices do not tell (with --q).
+        transposed: The named matrices are stored (in, out) (with --q).
+        order: Of one matrix with all three (with --q): turn, [all queries, keys, values], or head, head by head.
         out: A new folder for the reduced model.
         download: Fetch MODEL from the Hugging Face hub if it is no path: owner/name or hf://owner/name.
         figure: Also draw the frontier: this name with .png, .svg and .csv (extra report; needs --frontier).
@@ -90,6 +110,7 @@ def reduce(
     options = ReductionOptions(
         keep=keep, rank=rank, tolerance=tolerance, method=method, allocation="uniform" if uniform else "allocated",
         heal=heal, heal_tokens=heal_tokens, context=context, recall=recall, form=format, frontier=frontier,
+        names=given_names(q, k, v, o, heads, kv_heads, head_dim, transposed, causal=False, order=order),
     )  # fmt: skip
     require_int("--every", every, minimum=1)
     require_int("--calibration", calibration, minimum=1)

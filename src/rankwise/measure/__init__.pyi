@@ -1,6 +1,7 @@
 from .alignment import angle_and_scale as angle_and_scale
 from .attention import attention_ranks as attention_ranks
 from .bisection import smallest as smallest
+from .joint import column_gram as column_gram
 from .joint import equal_parts as equal_parts
 from .joint import joint_gram as joint_gram
 from .knee import Knee as Knee

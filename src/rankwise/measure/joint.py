@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 _ROWS_AT_ONCE = 512
+_COLUMNS_AT_ONCE = 256
 
 
 def equal_parts(energy: Float[Tensor, " n"], parts: Sequence[int]) -> Float[Tensor, " n"]:
@@ -26,17 +27,19 @@ def equal_parts(energy: Float[Tensor, " n"], parts: Sequence[int]) -> Float[Tens
 def joint_gram(rows: Float[Tensor, "m n"], parts: Sequence[int]) -> Float[Tensor, "S S"]:
     """The smaller Gram matrix of ``rows`` with the parts of its columns at equal energy, in float64."""
     if rows.shape[0] >= rows.shape[1]:
-        gram = _gram(rows)
+        gram = column_gram(rows)
         scale = equal_parts(gram.diagonal(), parts).sqrt()
         return gram.mul_(scale[:, None]).mul_(scale)
-    grams = [_gram(part.mT) for part in rows.split(list(parts), dim=1)]
+    grams = [column_gram(part.mT) for part in rows.split(list(parts), dim=1)]
     return torch.stack([part / part.trace().clamp_min(1e-30) for part in grams]).sum(0)
 
 
-def _gram(rows: Float[Tensor, "m n"]) -> Float[Tensor, "n n"]:
-    """``rows^T rows`` in float64, of which a few rows at a time are kept."""
+def column_gram(rows: Float[Tensor, "m n"]) -> Float[Tensor, "n n"]:
+    """``rows^T rows`` in float64. A few rows at a time are widened, and one half is computed."""
     gram = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64)
     for some in rows.split(_ROWS_AT_ONCE):
         wide = some.to(torch.float64)
-        gram.addmm_(wide.mT, wide)
-    return gram
+        for start in range(0, wide.shape[1], _COLUMNS_AT_ONCE):
+            stop = start + _COLUMNS_AT_ONCE
+            gram[start:stop, :stop].addmm_(wide[:, start:stop].mT, wide[:, :stop])
+    return gram.tril() + gram.tril(-1).mT

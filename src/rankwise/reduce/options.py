@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rankwise.errors import InvalidInputError, require_int, require_number
+from rankwise.models import TensorNames
 from rankwise.reduce.cutting import Allocation
 from rankwise.reduce.methods import MethodName
 
@@ -39,6 +40,8 @@ class ReductionOptions:
     """How keys and values are kept: latents that are rebuilt before rotation, or as DeepSeek-V2 does it."""
     frontier: bool = False
     """Whether all methods are measured at several shares."""
+    names: TensorNames | None = None
+    """Of the model's projections, where its layout is not known."""
 
     def __post_init__(self) -> None:
         given = [name for name in ("keep", "rank", "tolerance") if getattr(self, name) is not None]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +117,7 @@ def reduced(
     started = time.monotonic()
     progress("load the model", 0, 1)
     running = load_running(model) if isinstance(model, Path) else model
+    running = replace(running, names=options.names)
     use_fast_attention(running.model)
     texts = None if read_texts is None else read_texts(running)
     found = runnable_sites(running, attention_sites(running))

@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from rankwise.errors import InvalidInputError, StorageError
-from rankwise.models import Objective, RunningModel
+from rankwise.models import Objective, RunningModel, TensorNames
 from rankwise.reduce.cutting import Cut, Installed, cut_ranks, empty_cut, modules_of, new_tensors
 from rankwise.reduce.gguf_copy import copy_without
 from rankwise.reduce.latent_modules import LatentPlan
@@ -64,6 +64,8 @@ class SavedPlan:
     factor_dtype: StoredType
     layers: tuple[PlannedLayer, ...]
     form: Literal["latents", "mla"] = "latents"
+    names: TensorNames | None = None
+    """Of the projections, where the layout was placed by hand."""
 
 
 def storage_of(running: RunningModel, form: Form) -> StoredType:
@@ -110,6 +112,7 @@ def save_reduced(
                 storage,
                 tuple(PlannedLayer(cut.site.name, cut.site.kind, cut_ranks(cut)) for cut in installed.cuts),
                 form,
+                running.names,
             )
             write_document(to_document(FORMAT, plan), draft / PLAN)
             write_document(dict(reduction), draft / "reduction.json")
@@ -161,7 +164,8 @@ def load_reduced(directory: Path | str, *, dtype: torch.dtype = torch.float32) -
         return transformers.DeepseekV2ForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True).eval()
     model = _base(folder, plan.objective)
     use_fast_attention(model)
-    found = {site.name: site for site in attention_sites(RunningModel(folder, model, None, plan.objective)).sites}
+    running = RunningModel(folder, model, None, plan.objective, names=plan.names)
+    found = {site.name: site for site in attention_sites(running).sites}
     unknown = [layer.name for layer in plan.layers if layer.name not in found]
     if unknown:
         raise InvalidInputError(f"{folder / PLAN}: {unknown[0]}: expected one of {', '.join(found)}")

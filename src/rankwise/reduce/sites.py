@@ -6,8 +6,9 @@ without a change here.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from rankwise.errors import InvalidInputError
-from rankwise.models import LayerRef, RunningModel, TensorSlice, place
+from rankwise.models import LayerRef, Placement, RunningModel, TensorSlice, place
 
 Kind = Literal["joint", "mla", "heads"]
 """``joint``: keys and values of all heads share one latent; ``mla``: they already do, and it is cut; ``heads``: each
@@ -82,11 +83,11 @@ class Sites:
 
 def attention_sites(running: RunningModel) -> Sites:
     """The attention blocks of ``running``, in the order of its layers."""
-    placement = place(running.model)
+    placement = _placed(running)
     modules = dict(running.model.named_modules())
     sites, untouched = [], [(item.what, item.reason) for item in placement.unsupported]
     for ref in placement.layers:
-        site = _site(ref, modules, joint=running.objective == "causal" and ref.part == "decoder")
+        site = _site(ref, modules, joint=running.objective == "causal" and ref.part in ("decoder", "layer"))
         reason = _refusal(site, modules)
         if reason is None and ref.gated and site.kind == "heads":
             reason = "gates stand between its values and its outputs"
@@ -99,6 +100,16 @@ def attention_sites(running: RunningModel) -> Sites:
     return require_some(running, Sites(placement.architecture, tuple(sites), tuple(untouched)))
 
 
+def _placed(running: RunningModel) -> Placement:
+    """By structure, or by the names that are given; which tokens a token sees is then what the model is trained for."""
+    if running.names is not None:
+        return place(running.model, replace(running.names, causal=running.objective == "causal"))
+    try:
+        return place(running.model)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{error}; rankwise reduce takes the same options") from None
+
+
 def require_some(running: RunningModel, found: Sites) -> Sites:
     """``found``, unless it has no attention block."""
     if not found.sites:
@@ -109,26 +120,33 @@ def require_some(running: RunningModel, found: Sites) -> Sites:
 
 def _site(ref: LayerRef, modules: Mapping[str, nn.Module], *, joint: bool) -> Site:
     if ref.v is None or ref.o is None:
-        raise InvalidInputError(f"{ref.name}: expected values and outputs, got queries and keys alone")
+        raise InvalidInputError(f"{ref.name}: expected values and outputs too (--v, --o), got queries and keys alone")
     k = _rows(ref.k)
     kind: Kind = "mla" if ref.latent is not None else ("joint" if joint else "heads")
-    free = ref.rope is None and ref.k_head_norm is None and not (ref.score_bias or "").startswith("relative key")
+    attention = k.module.rpartition(".")[0]
+    rotary = ref.rope is not None or (ref.part == "layer" and _is_given_rotations(modules[attention]))
+    free = not rotary and ref.k_head_norm is None and not (ref.score_bias or "").startswith("relative key")
     return Site(
         name=ref.name,
-        attention=k.module.rpartition(".")[0],
+        attention=attention,
         kind=kind,
         q=_rows(ref.q),
         k=k,
         v=_rows(ref.v),
         o=_rows(ref.o),
         cached=ref.mask != "full",
-        rotary=ref.rope is not None,
+        rotary=rotary,
         cut_keys=free,
         latent_size=None if ref.latent is None else ref.latent.key_size,
         shared_key=0 if ref.latent is None else ref.latent.rope,
         scale=ref.scale,
-        key_norm=_key_norm(ref, k.module.rpartition(".")[0], modules),
+        key_norm=_key_norm(ref, attention, modules),
     )
+
+
+def _is_given_rotations(attention: nn.Module) -> bool:
+    """Names say nothing of positions; blocks of ``transformers`` that rotate are given cosines and sines."""
+    return "position_embeddings" in inspect.signature(attention.forward).parameters
 
 
 def _key_norm(ref: LayerRef, attention: str, modules: Mapping[str, nn.Module]) -> str | None:

@@ -20,6 +20,8 @@ from rankwise.spec import parse_json_object
 _MAX_HEADER = 16 * 2**20
 """Headers of published checkpoints stay below 1 MB for a file."""
 
+_AT_ONCE = 2**22
+"""Numbers, read and widened together."""
 _READABLE = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1}
 _PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _CONVERT = (
@@ -72,10 +74,14 @@ class SafetensorsFile:
         begin, end = self._spans[name]
         with self.path.open("rb") as file:
             file.seek(self._data_start + begin)
-            raw = np.fromfile(file, dtype=np.uint8, count=end - begin)
-        if len(raw) != end - begin:
-            raise InvalidInputError(f"{self.path}: {name}: expected {end - begin} bytes, got {len(raw)}: file changed?")
-        return _widened(raw, info.dtype).reshape(info.shape)
+            count, kind = (end - begin) // _READABLE[info.dtype], np.float64 if info.dtype == "F64" else np.float32
+            values: RealArray = np.empty(count, kind)
+            for some in np.split(values, range(_AT_ONCE, len(values), _AT_ONCE)):  # narrow numbers are never all kept
+                raw = np.fromfile(file, dtype=np.uint8, count=len(some) * _READABLE[info.dtype])
+                if len(raw) != len(some) * _READABLE[info.dtype]:
+                    raise InvalidInputError(f"{self.path}: {name}: expected {end - begin} bytes, got fewer: changed?")
+                some[:] = _widened(raw, info.dtype)
+        return values.reshape(info.shape)
 
     def _checked_header(self) -> tuple[int, dict[str, dict[str, list[int]]]]:
         size = self.path.stat().st_size
@@ -105,9 +111,9 @@ def _widened(raw: np.ndarray[tuple[int], np.dtype[np.uint8]], dtype: str) -> Rea
     if dtype == "F16":
         return raw.view("<f2").astype(np.float32)
     if dtype == "BF16":
-        halves = np.zeros((len(raw) // 2, 2), dtype="<u2")
-        halves[:, 1] = raw.view("<u2")
-        return halves.view("<f4")[:, 0]
+        wide = raw.view("<u2").astype("<u4")
+        wide <<= 16
+        return wide.view("<f4")
     return _FLOAT8[raw]
 
 

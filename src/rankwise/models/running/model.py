@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from rankwise.errors import InvalidInputError, ShapeError
 from rankwise.models.files.source import open_model
+from rankwise.models.layouts.mapping import TensorNames
 from rankwise.models.running.attention_call import AttentionCall, Visitor
 from rankwise.models.running.loading import (
     Objective,
@@ -49,6 +50,8 @@ class RunningModel:
     """None where there is none that fits the model."""
     objective: Objective
     no_tokenizer_because: str | None = None
+    names: TensorNames | None = None
+    """Of its projections, where its layout is placed by hand."""
 
     @property
     def path(self) -> Path | None:
