@@ -62,8 +62,8 @@ ARCHITECTURES = (
     "convbert", "mobilebert", "xlnet", "jetmoe"
 )  # fmt: skip
 REFUSED = {
-    "convbert": "value heads",  # some heads are convolutions
-    "mobilebert": "value heads",  # values see another input than keys
+    "convbert": "something else than these heads",  # some heads are convolutions
+    "mobilebert": "of the same .* inputs as the keys",  # values see another input than keys
     "xlnet": "expected tensors named like",  # stored as (in, heads, rank)
     "jetmoe": "expected tensors named like",  # queries are chosen by experts
 }

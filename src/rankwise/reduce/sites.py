@@ -107,6 +107,8 @@ def _placed(running: RunningModel) -> Placement:
     try:
         return place(running.model)
     except InvalidInputError as error:
+        if "--q" not in str(error):
+            raise
         raise InvalidInputError(f"{error}; rankwise reduce takes the same options") from None
 
 

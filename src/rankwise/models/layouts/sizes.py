@@ -117,9 +117,18 @@ def _separate(source: TensorSource, block: AttentionBlock, config: ConfigPart, h
     if block.v is not None and outputs is not None:
         v_rows, v_in = source.info(block.v).shape
         value_rank = v_rows // groups
-        if v_rows != groups * value_rank or v_in != context or (len(outputs), outputs[-1]) != (2, heads * value_rank):
-            wanted = f"{groups} value heads, {heads} to the outputs"
-            raise _wrong(block.v, [groups * value_rank, context], wanted, [v_rows, v_in])
+        if v_in != context:
+            raise InvalidInputError(
+                f"{block.v}: expected values of the same {context} inputs as the keys, got values of {v_in}; such an "
+                f"attention has no layout that is known"
+            )
+        if v_rows != groups * value_rank:
+            raise _wrong(block.v, [groups * value_rank, context], f"{groups} value heads", [v_rows, v_in])
+        if (len(outputs), outputs[-1]) != (2, heads * value_rank):
+            raise InvalidInputError(
+                f"{block.o}: expected outputs of {heads} heads with {value_rank} values each, {heads * value_rank} "
+                f"inputs, got shape {list(outputs)}; something else than these heads is written there"
+            )
         rows["v"] = np.arange(v_rows).reshape(groups, value_rank)
     return Sizes(dim, context, heads, groups, own, value_rank, rows, transposed=False, gated=gated)
 

@@ -62,7 +62,11 @@ def load_pretrained(path: Path) -> Loaded:
         source, options["gguf_file"] = path.parent, path.name
     else:
         source = path
-    with quiet(), without_network(), model_errors(path, "a model that transformers can build from its own source"):
+    with (
+        quiet(),
+        without_network(),
+        model_errors(path, "a model that transformers can build from its own source (weights alone: rankwise audit)"),
+    ):
         config = transformers.AutoConfig.from_pretrained(source, **options)
         objective = _objective(config, gguf=path.suffix == ".gguf")
         model, missing = _built(transformers, source, options, config, objective, stored)
