@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import groupby
 
 import numpy as np
 import torch
@@ -111,8 +111,11 @@ class Subspaces:
         """The bases of some heads, transposed, times those of others, from all bases one below the other."""
         ends = np.concatenate(([0], np.cumsum(self.dims)))
         bases = torch.empty(int(ends[-1]), self.size)
-        for head, (start, stop) in enumerate(pairwise(ends)):
-            bases[start:stop] = self._transposed(head)
+
+        def fill(head: int) -> None:
+            bases[ends[head] : ends[head + 1]] = self._transposed(head)
+
+        one_thread_each(fill, range(len(self.dims)))
 
         def product(heads: range, others: range) -> Float[Tensor, "k K"]:
             return bases[ends[heads.start] : ends[heads.stop]] @ bases[ends[others.start] : ends[others.stop]].mT
